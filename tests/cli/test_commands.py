@@ -17,7 +17,7 @@ def ctxwrap(*arguments: str, typed: str = "") -> Result:
     return CliRunner().invoke(main, arguments, input=typed)
 
 
-def test_help_explains_itself() -> None:
+def test_help_describes_wrap_and_chat() -> None:
     result = ctxwrap("--help")
     assert result.exit_code == 0
     for word in ("ctxwrap.wrap(client)", "chat", "no key and no network"):
@@ -47,7 +47,7 @@ def test_commands_import_only_their_own_module() -> None:
         assert done.stdout == f"{modules}\n"
 
 
-def test_the_module_is_the_same_command() -> None:
+def test_python_m_ctxwrap_runs_the_same_command() -> None:
     done = subprocess.run([sys.executable, "-m", "ctxwrap", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("ctxwrap, version ")
 
@@ -63,13 +63,13 @@ def test_a_chat_remembers_within_and_between_runs(home: Path) -> None:
     assert [role for role, _ in said(home, "chat")] == ["user", "assistant"] * 2
 
 
-def test_the_log_of_a_chat_has_the_usage(home: Path) -> None:
+def test_chat_log_records_the_usage(home: Path) -> None:
     ctxwrap("chat", "--store", str(home), typed="My name is Ada\n")
     done = [event for event in events(home, "chat") if event["type"] == "done"]
     assert [event["usage"]["prompt_tokens"] > 100 for event in done] == [True]
 
 
-def test_the_mode_can_be_changed(home: Path) -> None:
+def test_chat_mode_can_be_changed(home: Path) -> None:
     typed = "My name is Ada\n/mode disbled\n/mode disabled\nWhat is my name?\n/mode enabled\nWhat is my name?\n"
     result = ctxwrap("chat", "--store", str(home), "--session", "s", typed=typed)
     assert "did you mean 'disabled'?" in result.output
@@ -77,14 +77,14 @@ def test_the_mode_can_be_changed(home: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--mode", "off"], ["--session", ""], ["--store", "redis://x"]])
-def test_bad_arguments_are_one_sentence(arguments: list[str]) -> None:
+def test_bad_arguments_are_a_one_line_error(arguments: list[str]) -> None:
     result = ctxwrap("chat", *arguments)
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
     assert "Traceback" not in result.output
 
 
-def test_a_model_that_cannot_be_reached_does_not_end_the_chat(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_model_does_not_end_the_chat(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     typed = "hello\n/help\n/quit\n"
@@ -95,5 +95,5 @@ def test_a_model_that_cannot_be_reached_does_not_end_the_chat(home: Path, monkey
     assert said(home, "chat") == [("user", "hello")]
 
 
-def test_text_for_a_terminal_cannot_steer_it() -> None:
+def test_printed_text_cannot_control_the_terminal() -> None:
     assert printable("a\x1b[2Jb\x07\u202ec\td\n") == "a[2Jbc\td\n"

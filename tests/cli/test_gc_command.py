@@ -35,7 +35,7 @@ def old_pack(told: Teller) -> Path:
     return path
 
 
-def test_garbage_is_shown_and_stays(told: Teller) -> None:
+def test_gc_command_lists_garbage_without_removing_it(told: Teller) -> None:
     pack = old_pack(told)
     before = hashes(directory_of(told.store), "**/*")
     result = ctxwrap(told, "gc", "s")
@@ -47,14 +47,14 @@ def test_garbage_is_shown_and_stays(told: Teller) -> None:
     assert hashes(directory_of(told.store), "**/*") == before
 
 
-def test_garbage_goes_when_told_to(told: Teller) -> None:
+def test_gc_command_removes_garbage_on_request(told: Teller) -> None:
     pack = old_pack(told)
     assert "removed 1 file, 6 bytes" in ctxwrap(told, "gc", "s", "--yes").output
     assert not pack.exists()
     assert ctxwrap(told, "gc", "s").output == "nothing to collect\n"
 
 
-def test_garbage_as_json(told: Teller) -> None:
+def test_gc_command_prints_json(told: Teller) -> None:
     old_pack(told)
     shown = json.loads(ctxwrap(told, "gc", "s", "--json").output)
     assert (shown["dry_run"], shown["size"], shown["policy"]["pack_ttl"]) == (True, 6, 86400)
@@ -62,7 +62,7 @@ def test_garbage_as_json(told: Teller) -> None:
     assert json.loads(ctxwrap(told, "gc", "s", "--json", "--yes").output)["files"][0]["removed"]
 
 
-def test_a_bad_policy_is_one_sentence(told: Teller) -> None:
+def test_bad_policy_is_a_one_line_error(told: Teller) -> None:
     (directory_of(told.store) / "context/gc.policy").write_text("keep_messages=0\n")
     result = ctxwrap(told, "gc", "s", "--yes")
     assert result.exit_code == 1
@@ -70,13 +70,13 @@ def test_a_bad_policy_is_one_sentence(told: Teller) -> None:
 
 
 @pytest.mark.parametrize("command", ["gc", "swap"])
-def test_a_session_that_is_not_there_is_one_sentence(told: Teller, command: str) -> None:
+def test_missing_session_is_a_one_line_error(told: Teller, command: str) -> None:
     result = ctxwrap(told, command, "nobody")
     assert result.exit_code == 1
     assert result.output.startswith("Error: there is no session 'nobody'")
 
 
-def test_swap_is_listed_and_searched(told: Teller) -> None:
+def test_swap_command_lists_and_searches(told: Teller) -> None:
     listed = json.loads(ctxwrap(told, "swap", "s", "--json").output)
     assert {entry["kind"] for entry in listed} == {"messages", "memory"}
     shown = " ".join(ctxwrap(told, "swap", "s", "--query", "red lighthouse").output.split())
@@ -85,7 +85,7 @@ def test_swap_is_listed_and_searched(told: Teller) -> None:
     assert "nothing in swap contains any of these words" in ctxwrap(told, "swap", "s", "--query", "zebra").output
 
 
-def test_nothing_of_a_session_steers_the_terminal(told: Teller) -> None:
+def test_session_contents_cannot_control_the_terminal(told: Teller) -> None:
     chunk = json.loads(ctxwrap(told, "swap", "s", "--query", "lighthouse", "--json").output)[0]["id"]
     outputs = [
         ctxwrap(told, "swap", "s").output,
@@ -97,7 +97,7 @@ def test_nothing_of_a_session_steers_the_terminal(told: Teller) -> None:
     assert "[bold]and[/bold]" in outputs[1]
 
 
-def test_swap_brings_a_memory_back(told: Teller) -> None:
+def test_swap_command_brings_an_item_back(told: Teller) -> None:
     assert "is in ephemeral memory" in ctxwrap(told, "swap", "s", "--id", "e-1").output
     assert [each["id"] for each in memory_of(told.store, KEY)["memory"]["ephemeral"]] == ["e-1"]
     assert ctxwrap(told, "swap", "s", "--id", "e-7").output.startswith("Error: nothing in swap")

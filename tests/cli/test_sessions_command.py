@@ -68,7 +68,7 @@ def row(lines: list[str], *words: str) -> list[str]:
 # --- sessions -------------------------------------------------------------------------------------------
 
 
-def test_sessions_are_a_table(chat: Chat, provider: Provider, home: Path) -> None:
+def test_sessions_command_prints_a_table(chat: Chat, provider: Provider, home: Path) -> None:
     chat.say("Hello!")
     Chat(provider, FileStore(home), session="Ada's").say("Hi.")
     lines = shown(home, "sessions")
@@ -92,7 +92,7 @@ def test_sessions_are_a_table(chat: Chat, provider: Provider, home: Path) -> Non
     assert data(home, "sessions", "--limit", "1") == {"sessions": [first], "total": 2}
 
 
-def test_a_table_shows_the_newest_hundred_and_reads_no_log(chat: Chat, home: Path) -> None:
+def test_sessions_command_shows_the_newest_hundred_and_reads_no_log(chat: Chat, home: Path) -> None:
     chat.say("Hello!")
     ctxwrap.flush()
     (first,) = home.glob("home/*/agent/*/session/s")
@@ -112,7 +112,7 @@ def test_a_table_shows_the_newest_hundred_and_reads_no_log(chat: Chat, home: Pat
     assert len(data(home, "sessions")["sessions"]) == 101
 
 
-def test_all_sessions_have_their_tenant_and_agent(provider: Provider, home: Path) -> None:
+def test_sessions_of_all_tenants_are_listed_with_tenant_and_agent(provider: Provider, home: Path) -> None:
     for tenant in ("acme", "bolt"):
         Chat(provider, FileStore(home), tenant=tenant, agent="bot").say(f"from {tenant}")
     lines = shown(home, "sessions", "--all")
@@ -137,7 +137,7 @@ def test_an_empty_store_says_what_to_do(home: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [24, 40, 60, 80, 200])
-def test_any_screen_is_wide_enough(chat: Chat, home: Path, columns: int) -> None:
+def test_tables_fit_any_terminal_width(chat: Chat, home: Path, columns: int) -> None:
     chat.say("A rather long sentence of which not everything finds room. " * 3)
     for arguments in (["sessions"], ["sessions", "--all"], ["show", "s"], ["show", "s", "--turn", "1"], ["tail", "s"]):
         lines = shown(home, *arguments, columns=columns)
@@ -152,7 +152,7 @@ def test_any_screen_is_wide_enough(chat: Chat, home: Path, columns: int) -> None
 # --- show -----------------------------------------------------------------------------------------------
 
 
-def test_show_is_a_session_at_a_glance(chat: Chat, home: Path) -> None:
+def test_show_command_summarises_a_session(chat: Chat, home: Path) -> None:
     chat.say("Hello!")
     chat.say("Quietly.", context_mode="disabled")
     lines = shown(home, "show", "s")
@@ -169,7 +169,7 @@ def test_show_is_a_session_at_a_glance(chat: Chat, home: Path) -> None:
     assert row(lines, "large", "contents")[2] == "1,", "the protocol's words"
 
 
-def test_show_names_branches_contents_and_damage(chat: Chat, home: Path) -> None:
+def test_show_command_lists_branches_contents_and_damage(chat: Chat, home: Path) -> None:
     chat.say("x" * 20_000)
     chat.say("Two.")
     chat.say("One, but another.", {"role": "assistant", "content": "Hello, world."}, "Three.")
@@ -183,7 +183,7 @@ def test_show_names_branches_contents_and_damage(chat: Chat, home: Path) -> None
     assert "damage" in command(home, "show", "s", "--turn", "1").stdout
 
 
-def test_show_a_turn_has_everything(chat: Chat, home: Path) -> None:
+def test_show_command_prints_all_details_of_a_turn(chat: Chat, home: Path) -> None:
     call = ToolCall("call-1", "lookup", '{"of": "tea"}')
     chat.say("Look it up.", answer=lambda ask: Answer("Wait.", tool_calls=(call,)))
     assert '  calls lookup({"of": "tea"}) as call-1' in shown(home, "show", "s", "--turn", "1")
@@ -206,7 +206,7 @@ def test_show_a_turn_has_everything(chat: Chat, home: Path) -> None:
     assert data(home, "show", "s", "--turn", about["turn"]["id"]) == about
 
 
-def test_show_a_turn_that_was_asked_again(chat: Chat, home: Path) -> None:
+def test_show_command_prints_a_reasked_turn(chat: Chat, home: Path) -> None:
     answers = iter(("Hello.\n\n<<<CONTEXT>>>\n{nonsense", "still nonsense"))
     chat.say("Hi.", answer=lambda ask: Answer(next(answers)))
     lines = shown(home, "show", "s", "--turn", "1")
@@ -236,7 +236,9 @@ def test_show_a_turn_that_was_asked_again(chat: Chat, home: Path) -> None:
         (["show", "\x1b[2J\u202e"], 1, r"Error: there is no session '\x1b[2J\u202e'"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(chat: Chat, home: Path, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_arguments_are_a_one_line_error(
+    chat: Chat, home: Path, arguments: list[str], code: int, said: str
+) -> None:
     chat.say("Hello!")
     result = command(home, *arguments)
     assert result.exit_code == code
@@ -248,7 +250,7 @@ def test_what_cannot_be_is_one_sentence(chat: Chat, home: Path, arguments: list[
 # --- tail -----------------------------------------------------------------------------------------------
 
 
-def test_tail_is_the_newest(chat: Chat, home: Path) -> None:
+def test_tail_command_prints_the_newest_records(chat: Chat, home: Path) -> None:
     for number in range(1, 8):
         chat.say(f"Number {number}.")
     lines = shown(home, "tail", "s", "-n", "3")
@@ -265,7 +267,7 @@ def test_tail_is_the_newest(chat: Chat, home: Path) -> None:
     assert shown(home, "tail", "s", "-n", "1", "--events")[0].split()[1] == "done,"
 
 
-def test_tail_cuts_what_is_long(chat: Chat, home: Path) -> None:
+def test_tail_command_truncates_long_contents(chat: Chat, home: Path) -> None:
     chat.say("word " * 5000)
     text = " ".join(shown(home, "tail", "s"))
     assert "more characters in --json)" in text
@@ -299,7 +301,7 @@ def test_following_prints_what_other_processes_append(home: Path) -> None:
     assert printed == [["here"], ["there"], []]
 
 
-def test_an_interruption_while_printing_ends_it_as_well(home: Path) -> None:
+def test_interrupt_while_printing_ends_following(home: Path) -> None:
     def printing(records: list[Numbered]) -> None:
         raise KeyboardInterrupt
 
@@ -327,7 +329,7 @@ def test_tail_follows_until_it_is_interrupted(home: Path) -> None:
 # --- what may not be seen -------------------------------------------------------------------------------
 
 
-def test_hostile_contents_steer_no_terminal(provider: Provider, home: Path) -> None:
+def test_hostile_contents_cannot_control_the_terminal(provider: Provider, home: Path) -> None:
     session = f"s{HOSTILE}".replace("\x00", "")
     key = SessionKey("default", "default", session)
     chat = Chat(provider, FileStore(home), session=session)
@@ -376,7 +378,7 @@ def test_hostile_contents_steer_no_terminal(provider: Provider, home: Path) -> N
     assert json.loads(command(home, "show", "--json", "--", session).stdout)["session"] == session
 
 
-def test_remarks_of_the_log_steer_no_terminal_either(home: Path) -> None:
+def test_log_warnings_cannot_control_the_terminal(home: Path) -> None:
     directory = home / "home/default/agent/default/session/s"
     appended(FileStore(home), KEY, "events", {"type": "note", "ctx": {"v": 1}})
     foreign = {"type": "snapshot", "operations": [{"\x1b]52;c;aGFjaw==\x07": 1}]}
@@ -389,7 +391,7 @@ def test_remarks_of_the_log_steer_no_terminal_either(home: Path) -> None:
     assert not FORBIDDEN & set(result.output)
 
 
-def test_what_was_forgotten_or_purged_is_never_shown(chat: Chat, home: Path) -> None:
+def test_forgotten_and_purged_texts_are_never_shown(chat: Chat, home: Path) -> None:
     chat.say("The code is swordfish.", answer=Told("I will keep swordfish."))
     chat.say("Next.")
     ctxwrap.forget("s", item="w-1", store=str(home))
@@ -428,7 +430,7 @@ def test_help_loads_no_tables() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_ids_cannot_be_taken_for_each_other() -> None:
+def test_different_ids_are_printed_differently() -> None:
     ids = ["a b", "a  b", "a\nb", "a\u200bb", " a b", "'a\\nb'", "a\u202eb", "ä", "a\ud800b", "", "''"]
     names = [as_name(id) for id in ids]
     assert len(set(names)) == len(ids)

@@ -341,20 +341,20 @@ def assert_same_but_asked_for_more(twins: Twins, use: Use) -> list[Any]:
 
 
 @pytest.mark.parametrize("use", SURFACES, ids=name_of)
-def test_every_surface_shows_what_the_bare_client_shows(twins: Twins, use: Use) -> None:
+def test_every_surface_gives_the_bare_clients_result(twins: Twins, use: Use) -> None:
     assert_same_but_asked_for_more(twins, use)
     assert twins.said() == [("user", "Hi there"), ("assistant", TEXT)]
     assert twins.done() == ["ok"]
 
 
 @pytest.mark.parametrize("use", MAIN_SURFACES, ids=name_of)
-def test_compressed_replies_show_the_same(twins: Twins, use: Use) -> None:
+def test_compressed_replies_equal_the_bare_clients(twins: Twins, use: Use) -> None:
     twins.answer(Told(TEXT, gzip=True))
     assert_same_but_asked_for_more(twins, use)
 
 
 @pytest.mark.parametrize("use", MAIN_SURFACES, ids=name_of)
-def test_thinking_and_tool_use_show_the_same(twins: Twins, use: Use) -> None:
+def test_thinking_and_tool_use_equal_the_bare_clients(twins: Twins, use: Use) -> None:
     twins.answer(Told("Let me see.", reasoning="Sie fragen nach dem Wetter — höflich.", tool_calls=(WEATHER,)))
     assert_same_but_asked_for_more(twins, use)
     assert twins.said() == [("user", "Hi there"), ("assistant", "Let me see.")]
@@ -363,21 +363,21 @@ def test_thinking_and_tool_use_show_the_same(twins: Twins, use: Use) -> None:
 
 
 @pytest.mark.parametrize("use", MAIN_SURFACES, ids=name_of)
-def test_tool_use_alone_shows_the_same(twins: Twins, use: Use) -> None:
+def test_tool_use_alone_equals_the_bare_clients(twins: Twins, use: Use) -> None:
     twins.answer(Told("", tool_calls=(WEATHER,)))
     assert_same_but_asked_for_more(twins, use)
     assert twins.said() == [("user", "Hi there"), ("assistant", "")]
 
 
 @pytest.mark.parametrize("use", MAIN_SURFACES, ids=name_of)
-def test_a_refusal_shows_the_same(twins: Twins, use: Use) -> None:
+def test_refusal_equals_the_bare_clients(twins: Twins, use: Use) -> None:
     twins.answer(Told(TEXT, finish="refusal", refusal="No."))
     assert_same_but_asked_for_more(twins, use)
 
 
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("text", [TEXT, "ends in a newline\n", f"says {SEPARATOR} in passing", "", "1 <<<"])
-def test_however_a_stream_is_cut_its_text_is_that_of_a_whole_reply(twins: Twins, size: int, text: str) -> None:
+def test_stream_text_equals_the_whole_reply_for_any_chunking(twins: Twins, size: int, text: str) -> None:
     def answer(ask: Ask) -> Answer:
         whole = text + trailer(ask)
         return Answer(whole, pieces=tuple(whole[at : at + size] for at in range(0, len(whole), size)))
@@ -396,7 +396,7 @@ def test_however_a_stream_is_cut_its_text_is_that_of_a_whole_reply(twins: Twins,
 
 
 @pytest.mark.parametrize("text", [TEXT, "ends in a newline\n\n", "1 <<<", f"{SEPARATOR} is a word"])
-def test_a_reply_without_a_trailer_comes_as_it_is(twins: Twins, text: str) -> None:
+def test_reply_without_a_trailer_is_unchanged(twins: Twins, text: str) -> None:
     async def read(client: Any) -> list[Any]:
         async with opened(client.messages.stream(**HELLO)) as stream:
             final = await got(stream.get_final_text())
@@ -423,7 +423,7 @@ def test_thinking_and_its_signature_stream_byte_for_byte(twins: Twins) -> None:
     assert b"signature_delta" in b"".join(frames[0])
 
 
-def test_thinking_and_its_signature_come_whole_byte_for_byte(twins: Twins) -> None:
+def test_thinking_and_its_signature_are_returned_byte_for_byte(twins: Twins) -> None:
     twins.answer(Told(TEXT, reasoning="Höflich sein — und kurz."))
 
     async def content(client: Any) -> list[Any]:
@@ -472,7 +472,7 @@ async def response_left_early(client: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("use", [helper_closed_early, stream_closed_early, response_left_early], ids=name_of)
-def test_a_stream_closed_in_the_middle_is_kept_as_far_as_it_came(twins: Twins, use: Use) -> None:
+def test_stream_closed_early_keeps_the_text_read_so_far(twins: Twins, use: Use) -> None:
     ours, theirs = twins.do_both(use)
     assert view(ours) == view(theirs)
     (answer,) = [message for message in messages(twins.home, "s") if message["role"] == "assistant"]
@@ -482,7 +482,7 @@ def test_a_stream_closed_in_the_middle_is_kept_as_far_as_it_came(twins: Twins, u
     assert twins.done() == ["cancelled"]
 
 
-def test_a_stream_that_ended_changes_nothing_when_it_is_closed_afterwards(twins: Twins) -> None:
+def test_closing_a_finished_stream_changes_nothing(twins: Twins) -> None:
     async def read_and_close(client: Any) -> list[Any]:
         stream = await got(client.messages.create(**HELLO, stream=True))
         shown = await all_of(stream)
@@ -529,7 +529,7 @@ DERIVED = (with_options, copied, copied_twice, copied_with_another_http_client, 
 
 @pytest.mark.parametrize("derive", DERIVED, ids=name_of)
 @pytest.mark.parametrize("use", [create, helper_events], ids=name_of)
-def test_a_client_made_of_a_wrapped_one_is_wrapped(twins: Twins, derive: Callable[[Any], Any], use: Use) -> None:
+def test_client_copied_from_a_wrapped_one_is_wrapped(twins: Twins, derive: Callable[[Any], Any], use: Use) -> None:
     async def using_derived(client: Any) -> list[Any]:
         made = derive(client)
         try:
@@ -541,7 +541,7 @@ def test_a_client_made_of_a_wrapped_one_is_wrapped(twins: Twins, derive: Callabl
     assert twins.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 
-def test_a_copy_takes_our_keywords_too(twins: Twins) -> None:
+def test_copied_client_accepts_ctxwrap_keywords(twins: Twins) -> None:
     async def in_another_session(client: Any) -> list[Any]:
         return [await got(client.with_options(timeout=20).messages.create(**HELLO, session="other"))]
 
@@ -585,24 +585,24 @@ def text_of(content: Any) -> str:
     return content if isinstance(content, str) else "\n\n".join(block["text"] for block in content)
 
 
-def test_the_protocol_is_the_system_prompt_and_the_state_rides_on_the_newest_message(twins: Twins) -> None:
+def test_protocol_is_in_the_system_prompt_and_state_in_the_newest_message(twins: Twins) -> None:
     body = sent(twins)
     assert text_of(body["system"]) == DELTA_TEXT
     assert text_of(body["messages"][0]["content"]).startswith("Hi there\n\n<ctxwrap-context>\n")
 
 
-def test_marks_say_up_to_where_a_request_seldom_changes(twins: Twins) -> None:
+def test_cache_control_marks_the_stable_prefix_of_a_request(twins: Twins) -> None:
     body = sent(twins)
     assert [block.get("cache_control") for block in body["system"]] == [{"type": "ephemeral"}]
     assert [block.get("cache_control") for block in body["messages"][0]["content"]] == [{"type": "ephemeral"}, None]
 
 
-def test_a_system_prompt_stays_behind_the_protocol(twins: Twins) -> None:
+def test_system_prompt_follows_the_protocol(twins: Twins) -> None:
     assert text_of(sent(twins, system="Be kind.")["system"]) == f"{DELTA_TEXT}\n\nBe kind."
     assert twins.said()[0] == ("system", "Be kind.")
 
 
-def test_system_blocks_stay_as_they_are_with_their_cache_marks(twins: Twins) -> None:
+def test_system_blocks_and_their_cache_marks_are_unchanged(twins: Twins) -> None:
     blocks = [
         {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}},
         {"type": "text", "text": "Be short."},
@@ -620,13 +620,13 @@ def test_system_blocks_may_be_any_iterable(twins: Twins, kind: Callable[[list[An
 
 
 @pytest.mark.parametrize("absent", ["NOT_GIVEN", "omit"])
-def test_an_argument_marked_as_not_given_is_not_sent(twins: Twins, absent: str) -> None:
+def test_arguments_with_a_not_given_value_are_not_sent(twins: Twins, absent: str) -> None:
     body = sent(twins, system=getattr(anthropic, absent), tools=getattr(anthropic, absent))
     assert text_of(body["system"]) == DELTA_TEXT
     assert "tools" not in body
 
 
-def test_content_blocks_of_the_newest_message_keep_their_place_and_cache_mark(twins: Twins) -> None:
+def test_content_blocks_of_the_newest_message_keep_position_and_cache_mark(twins: Twins) -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     text = {"type": "text", "text": "What is this?", "cache_control": {"type": "ephemeral"}}
     body = sent(twins, messages=[{"role": "user", "content": [image, text]}])
@@ -634,7 +634,7 @@ def test_content_blocks_of_the_newest_message_keep_their_place_and_cache_mark(tw
     assert len(body["messages"][0]["content"]) == 3
 
 
-def test_everything_else_is_sent_as_the_caller_gave_it(twins: Twins) -> None:
+def test_other_arguments_are_sent_unchanged(twins: Twins) -> None:
     own = {
         "thinking": {"type": "enabled", "budget_tokens": 1024},
         "tools": TOOLS,
@@ -736,7 +736,7 @@ CALLS = (create_with, parse_with, stream_with)
 
 @pytest.mark.parametrize("call", CALLS, ids=name_of)
 @pytest.mark.parametrize("beta", [False, True], ids=["messages", "beta"])
-def test_messages_may_hold_the_content_of_earlier_replies_as_it_came(
+def test_messages_accept_content_objects_of_earlier_replies(
     twins: Twins, call: Callable[..., Awaitable[Any]], beta: bool
 ) -> None:
     twins.answer(weather_model)
@@ -771,7 +771,7 @@ def test_messages_may_be_any_iterable(
     assert [text for _, text in twins.said()] == ["One", "Two", "Three", TEXT]
 
 
-def test_a_caller_who_sends_only_what_is_new_gets_the_history_from_the_log(twins: Twins) -> None:
+def test_history_from_the_log_is_added_to_a_request_with_only_new_messages(twins: Twins) -> None:
     sent(twins)
     body = sent(twins, messages=[{"role": "user", "content": "And now?"}])
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
@@ -779,7 +779,7 @@ def test_a_caller_who_sends_only_what_is_new_gets_the_history_from_the_log(twins
     assert twins.rounds() == [1, 2]
 
 
-def test_the_memory_of_one_call_is_shown_in_the_next(twins: Twins) -> None:
+def test_memory_of_one_call_is_in_the_next_request(twins: Twins) -> None:
     sent(twins)
     sent(twins, messages=[{"role": "user", "content": "And now?"}])
     state = state_shown(asked(twins.ours.seen[-1]))
@@ -805,7 +805,7 @@ NO_ROOM: dict[str, tuple[Callable[..., Awaitable[Any]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("how", NO_ROOM)
-def test_a_reply_without_room_for_a_trailer_is_asked_for_in_readonly(twins: Twins, how: str) -> None:
+def test_call_that_cannot_carry_a_trailer_runs_in_readonly_mode(twins: Twins, how: str) -> None:
     twins.answer(Told('{"name": "Ada"}'))
     call, asked = NO_ROOM[how]
 
@@ -846,9 +846,7 @@ def test_structured_output_is_parsed_as_with_the_bare_client(
     [("length", {}), ("refusal", {"refusal": "No."}), ("tool_calls", {"tool_calls": (WEATHER,)})],
     ids=["max_tokens", "refusal", "tool_use"],
 )
-def test_a_trailer_counts_only_when_the_model_came_to_its_own_end(
-    twins: Twins, use: Use, finish: str, more: dict[str, Any]
-) -> None:
+def test_trailer_applies_only_after_a_natural_finish(twins: Twins, use: Use, finish: str, more: dict[str, Any]) -> None:
     twins.ours.answer = lambda ask: Answer(TEXT + trailer(ask), finish=finish, **more)
     assert_clean(*twins.do(on_messages(use, beta=False)))
     assert twins.said()[1] == ("assistant", TEXT)
@@ -885,14 +883,14 @@ async def models_retrieve(client: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("use", [count_tokens, beta_count_tokens, models_list, models_retrieve], ids=name_of)
-def test_other_calls_pass_untouched(twins: Twins, use: Use) -> None:
+def test_other_api_calls_pass_through_unchanged(twins: Twins, use: Use) -> None:
     ours, theirs = twins.do_both(use)
     assert view(ours) == view(theirs)
     assert_same_request(twins)
     assert events(twins.home, "s") == []
 
 
-def test_a_batch_passes_untouched(twins: Twins) -> None:
+def test_batch_passes_through_unchanged(twins: Twins) -> None:
     async def batch(client: Any) -> list[Any]:
         return [await got(client.messages.batches.create(requests=[{"custom_id": "1", "params": HELLO}]))]
 
@@ -968,7 +966,7 @@ def test_a_tool_runner_stays_in_its_round_and_carries_context_in_both_calls(twin
     assert twins.done() == ["ok", "ok"]
 
 
-def test_a_tool_runner_until_done_gives_the_last_message(twins: Twins) -> None:
+def test_tool_runner_until_done_returns_the_last_message(twins: Twins) -> None:
     twins.answer(weather_model)
 
     async def until_done(client: Any) -> list[Any]:
@@ -1011,7 +1009,7 @@ class Threads:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_conversation_that_the_provider_holds_is_not_sent_again(twins: Twins, stream: bool) -> None:
+def test_thread_held_by_the_provider_is_not_sent_again(twins: Twins, stream: bool) -> None:
     twins.ours.answer, twins.theirs.answer = Threads(), Threads()
     ours, theirs = twins.do_both(run_tools(twins, stream=stream, threaded=True))
     assert view(ours) == view(theirs)
@@ -1023,7 +1021,7 @@ def test_a_conversation_that_the_provider_holds_is_not_sent_again(twins: Twins, 
     assert twins.rounds() == [1, 1]
 
 
-def test_each_turn_of_a_thread_is_recorded_and_shows_the_same(twins: Twins) -> None:
+def test_each_turn_of_a_thread_is_recorded_and_equals_the_bare_clients(twins: Twins) -> None:
     async def talk(client: Any) -> list[Any]:
         thread = need(client.beta.messages, "thread")(model="practice", max_tokens=64)
         replies = [await got(thread.send({"role": "user", "content": text})) for text in ("One", "Two")]
@@ -1053,7 +1051,7 @@ def member(client: Any, path: str) -> Any:
 
 
 @pytest.mark.parametrize("path", METHODS)
-def test_a_method_looks_as_it_does_on_the_bare_client(twins: Twins, path: str) -> None:
+def test_methods_keep_the_bare_clients_signature(twins: Twins, path: str) -> None:
     ours, theirs = member(twins.wrapped, path), member(twins.bare, path)
     assert inspect.signature(ours) == inspect.signature(theirs)
     assert (ours.__name__, ours.__doc__) == (theirs.__name__, theirs.__doc__)
@@ -1069,18 +1067,18 @@ def test_a_wrapped_client_is_one_of_its_own_type(twins: Twins) -> None:
         assert type(member(twins.wrapped, path)).__name__ == type(member(twins.bare, path)).__name__
 
 
-def test_wrapping_twice_is_wrapping_once(twins: Twins) -> None:
+def test_wrapping_a_wrapped_client_changes_nothing(twins: Twins) -> None:
     assert ctxwrap.wrap(twins.wrapped) is twins.wrapped
 
 
-def test_wrapping_again_changes_only_what_is_named(twins: Twins) -> None:
+def test_rewrapping_changes_only_the_given_settings(twins: Twins) -> None:
     renamed = ctxwrap.wrap(twins.wrapped, session="renamed")
     twins.do(on_messages(create, beta=False), renamed)
     assert_clean(*twins.do(on_messages(create, beta=False), renamed))
     assert (len(twins.said("renamed")), twins.said()) == (4, [])
 
 
-def test_the_client_that_was_wrapped_stays_as_it_was(twins: Twins) -> None:
+def test_wrapping_does_not_change_the_original_client(twins: Twins) -> None:
     client = twins.client(twins.ours)
     before, http = dict(vars(client)), client._client
     wrapped = ctxwrap.wrap(client, store=twins.home, session="s")
@@ -1186,7 +1184,7 @@ TURNS = (
 
 
 @pytest.mark.parametrize("use", TURNS, ids=name_of)
-def test_every_result_leads_to_its_turn(twins: Twins, use: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+def test_turn_of_returns_the_turn_of_every_result(twins: Twins, use: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
     turn = twins.run(use(twins.wrapped))
     assert (turn.session, turn.tenant, turn.agent) == ("s", "default", "default")
     assert (turn.mode, turn.round, turn.report.status, turn.report.reading) == ("enabled", 1, "complete", "clean")
@@ -1196,7 +1194,7 @@ def test_every_result_leads_to_its_turn(twins: Twins, use: Callable[[Any], Corou
 
 
 @pytest.mark.parametrize("use", [turn_of_create, turn_of_helper, turn_of_raw], ids=name_of)
-def test_a_bare_result_has_no_turn(twins: Twins, use: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+def test_turn_of_a_bare_result_is_none(twins: Twins, use: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
     assert twins.run(use(twins.bare)) is None
 
 
@@ -1204,11 +1202,11 @@ FOREIGN = (None, 3, "text", [], {}, object(), Told(), Person(name="Ada"))
 
 
 @pytest.mark.parametrize("foreign", FOREIGN, ids=lambda value: type(value).__name__)
-def test_a_foreign_object_has_no_turn(foreign: Any) -> None:
+def test_turn_of_a_foreign_object_is_none(foreign: Any) -> None:
     assert ctxwrap.turn_of(foreign) is None
 
 
-def test_the_turn_of_a_stream_is_open_until_it_ends(twins: Twins) -> None:
+def test_turn_of_a_stream_is_open_until_the_stream_ends(twins: Twins) -> None:
     async def watch(client: Any) -> list[Any]:
         stream = await got(client.messages.create(**HELLO, stream=True))
         before = ctxwrap.turn_of(stream).report.status
@@ -1223,7 +1221,7 @@ def test_the_turn_of_a_stream_is_open_until_it_ends(twins: Twins) -> None:
 
 @pytest.mark.parametrize("beta", [False, True], ids=["messages", "beta"])
 @pytest.mark.parametrize("call", CALLS, ids=name_of)
-def test_a_call_names_its_session(twins: Twins, call: Callable[..., Awaitable[Any]], beta: bool) -> None:
+def test_call_accepts_a_session(twins: Twins, call: Callable[..., Awaitable[Any]], beta: bool) -> None:
     async def ask(client: Any) -> list[Any]:
         resource = client.beta.messages if beta else client.messages
         return [await call(resource, session="other", extra_headers={"x-own": "1"})]
@@ -1237,7 +1235,7 @@ def test_a_call_names_its_session(twins: Twins, call: Callable[..., Awaitable[An
 
 @pytest.mark.parametrize("keyword", ["context_mode", "contextMode"])
 @pytest.mark.parametrize("call", CALLS, ids=name_of)
-def test_a_call_names_its_mode(twins: Twins, call: Callable[..., Awaitable[Any]], keyword: str) -> None:
+def test_call_accepts_a_mode(twins: Twins, call: Callable[..., Awaitable[Any]], keyword: str) -> None:
     async def ask(client: Any) -> list[Any]:
         return [await call(client.messages, **{keyword: "readonly"})]
 
@@ -1291,7 +1289,9 @@ NAMING = (
 
 
 @pytest.mark.parametrize("use", NAMING, ids=name_of)
-def test_there_are_many_ways_to_name_a_session(twins: Twins, use: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+def test_session_can_be_named_in_every_documented_way(
+    twins: Twins, use: Callable[[Any], Coroutine[Any, Any, Any]]
+) -> None:
     result = twins.run(use(twins.wrapped))
     assert ctxwrap.turn_of(result).session == "other"
     assert (len(twins.said("other")), twins.said()) == (2, [])
@@ -1305,7 +1305,7 @@ def assert_nothing_private_left(twins: Twins) -> None:
         assert not {"session", "context_mode", "contextMode"} & seen.json.keys()
 
 
-def test_using_names_tenant_and_agent_too(twins: Twins) -> None:
+def test_using_sets_tenant_and_agent(twins: Twins) -> None:
     with ctxwrap.using(tenant="acme", session="other"):
         twins.do(on_messages(helper_events, beta=False))
     assert [role for role, _ in said(twins.home, "other", tenant="acme")] == ["user", "assistant"]
@@ -1313,7 +1313,7 @@ def test_using_names_tenant_and_agent_too(twins: Twins) -> None:
 
 @pytest.mark.parametrize("wrong", ["enable", "Enabled", "", True])
 @pytest.mark.parametrize("keyword", ["context_mode", "contextMode"])
-def test_a_misspelt_mode_is_an_error_and_nothing_is_sent(twins: Twins, keyword: str, wrong: Any) -> None:
+def test_misspelt_mode_raises_and_sends_nothing(twins: Twins, keyword: str, wrong: Any) -> None:
     async def ask(client: Any) -> list[Any]:
         return [await create_with(client.messages, **{keyword: wrong})]
 
@@ -1358,13 +1358,13 @@ MISSPELT = (
 
 
 @pytest.mark.parametrize("use", MISSPELT, ids=name_of)
-def test_what_is_misspelt_is_an_error_and_nothing_is_sent(twins: Twins, use: Use) -> None:
+def test_misspelt_setting_raises_and_sends_nothing(twins: Twins, use: Use) -> None:
     error = twins.run(failure(use(twins.wrapped)))
     assert isinstance(error, ctxwrap.SettingsError)
     assert twins.ours.seen == []
 
 
-def test_a_misspelt_keyword_is_the_error_it_is_with_the_bare_client(twins: Twins) -> None:
+def test_misspelt_keyword_raises_the_bare_clients_error(twins: Twins) -> None:
     async def ask(client: Any) -> list[Any]:
         return [await create_with(client.messages, sesion="s")]
 
@@ -1372,7 +1372,7 @@ def test_a_misspelt_keyword_is_the_error_it_is_with_the_bare_client(twins: Twins
     assert (type(ours), str(ours)) == (type(theirs), str(theirs))
 
 
-def test_a_call_without_a_session_warns_and_runs_bare(twins: Twins) -> None:
+def test_call_without_a_session_warns_and_runs_unwrapped(twins: Twins) -> None:
     client = twins.wrap(session=None)
     with pytest.warns(ctxwrap.NoSessionWarning):
         (message, *_) = twins.do(on_messages(create, beta=False), client)
@@ -1424,7 +1424,7 @@ def every_switch_and_every_surface() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("off", "use"), [*every_switch_and_every_surface()])
-def test_switched_off_the_request_is_the_bare_one_byte_for_byte(
+def test_disabled_request_equals_the_bare_clients_byte_for_byte(
     twins: Twins, off: Callable[[Twins, Use], list[Any]], use: Use
 ) -> None:
     ours, theirs = off(twins, use), twins.do(use, twins.bare)
@@ -1454,7 +1454,9 @@ def reply_headers(response: Any) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("mode", ["disabled", "shadow"])
 @pytest.mark.parametrize("gzip", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("use", [whole_reply, streamed_reply], ids=name_of)
-def test_switched_off_the_reply_is_the_bare_one_byte_for_byte(twins: Twins, use: Use, gzip: bool, mode: str) -> None:
+def test_disabled_and_shadow_replies_equal_the_bare_clients_byte_for_byte(
+    twins: Twins, use: Use, gzip: bool, mode: str
+) -> None:
     twins.answer(Answer(f"{TEXT}\n\n{SEPARATOR}\n{{}}", gzip=gzip))
     with ctxwrap.using(context_mode=mode):
         ours, theirs = twins.do_both(use)
@@ -1463,7 +1465,7 @@ def test_switched_off_the_reply_is_the_bare_one_byte_for_byte(twins: Twins, use:
     assert twins.done() == ["ok"]
 
 
-def test_switched_off_the_round_goes_on_and_memory_stays(twins: Twins) -> None:
+def test_disabled_call_advances_the_round_and_keeps_memory(twins: Twins) -> None:
     sent(twins, messages=[{"role": "user", "content": "One"}])
     sent(twins, messages=[{"role": "user", "content": "Two"}], context_mode="disabled")
     sent(twins, messages=[{"role": "user", "content": "Three"}])
@@ -1473,7 +1475,7 @@ def test_switched_off_the_round_goes_on_and_memory_stays(twins: Twins) -> None:
     assert [text for _, text in twins.said()] == ["One", TEXT, "Two", TEXT, "Three", TEXT]
 
 
-def test_switched_off_and_not_to_be_recorded_nothing_is_written(twins: Twins) -> None:
+def test_disabled_call_without_recording_writes_nothing(twins: Twins) -> None:
     client = twins.wrap(context_mode="disabled", record=False)
     twins.do(on_messages(create, beta=False), client)
     assert events(twins.home, "s") == []
@@ -1486,7 +1488,7 @@ SOON = {"retry-after-ms": "1"}
 
 
 @pytest.mark.parametrize("use", [create, create_stream, helper_events, raw], ids=name_of)
-def test_a_call_that_is_retried_is_one_turn(twins: Twins, use: Use) -> None:
+def test_retried_call_is_one_turn(twins: Twins, use: Use) -> None:
     twins.answer(Failure(429, headers=SOON), Failure(529, headers=SOON), Told(TEXT))
 
     async def patiently(client: Any) -> list[Any]:
@@ -1512,7 +1514,7 @@ def error_view(error: Exception) -> Any:
 
 @pytest.mark.parametrize("use", [create, create_stream], ids=name_of)
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 529])
-def test_an_error_of_the_provider_is_the_one_the_bare_client_raises(twins: Twins, status: int, use: Use) -> None:
+def test_provider_error_equals_the_bare_clients_error(twins: Twins, status: int, use: Use) -> None:
     twins.answer(Failure(status, "It did not work."))
     ours, theirs = twins.fail_both(on_messages(use, beta=False))
     assert error_view(ours) == error_view(theirs)
@@ -1526,7 +1528,7 @@ def assert_recorded_as_failed(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("use", [create, create_stream], ids=name_of)
-def test_a_timeout_is_the_one_the_bare_client_raises(twins: Twins, use: Use) -> None:
+def test_timeout_equals_the_bare_clients_error(twins: Twins, use: Use) -> None:
     gate = threading.Event()
     twins.answer(Failure(500, hang=lambda: gate.wait() and None))
 
@@ -1543,7 +1545,7 @@ def test_a_timeout_is_the_one_the_bare_client_raises(twins: Twins, use: Use) -> 
 
 
 @pytest.mark.parametrize("use", [create, create_stream], ids=name_of)
-def test_a_provider_that_is_not_there_is_the_error_the_bare_client_raises(twins: Twins, use: Use) -> None:
+def test_unreachable_provider_raises_the_bare_clients_error(twins: Twins, use: Use) -> None:
     twins.ours.close()
     twins.theirs.close()
     ours, theirs = twins.fail_both(on_messages(use, beta=False))
@@ -1574,7 +1576,7 @@ async def until_helper_broken(client: Any) -> list[Any]:
 
 @pytest.mark.parametrize("use", [until_broken, until_helper_broken], ids=name_of)
 @pytest.mark.parametrize("how", ["error_after", "cut_after"])
-def test_a_stream_that_breaks_shows_what_the_bare_one_shows(twins: Twins, use: Use, how: str) -> None:
+def test_broken_stream_equals_the_bare_clients(twins: Twins, use: Use, how: str) -> None:
     twins.answer(Told(TEXT, **{how: 2}))
     ours, theirs = twins.do_both(use)
     assert view(ours) == view(theirs)
@@ -1583,7 +1585,7 @@ def test_a_stream_that_breaks_shows_what_the_bare_one_shows(twins: Twins, use: U
     assert twins.done() == ["error"]
 
 
-def test_a_failed_call_tried_again_by_hand_stays_in_its_round(twins: Twins) -> None:
+def test_failed_call_repeated_by_the_caller_stays_in_its_round(twins: Twins) -> None:
     twins.answer(Failure(400), Told(TEXT))
     twins.run(failure(on_messages(create, beta=False)(twins.wrapped)))
     twins.do(on_messages(create, beta=False))
@@ -1631,7 +1633,7 @@ class Clouds:
 
 @pytest.mark.parametrize("name", Clouds.CLIENTS)
 @pytest.mark.parametrize("named_by", ["wrap", "keyword"])
-def test_a_client_of_a_cloud_carries_context(twins: Twins, name: str, named_by: str) -> None:
+def test_cloud_clients_carry_context(twins: Twins, name: str, named_by: str) -> None:
     clouds = Clouds(twins)
     client = need_copyable(clouds.client(name))
     wrapped = ctxwrap.wrap(client, store=twins.home, session="s" if named_by == "wrap" else "unused")
@@ -1656,13 +1658,13 @@ def need_copyable(client: Any) -> Any:
 
 
 @pytest.mark.parametrize("use", [create_stream, helper_events], ids=name_of)
-def test_a_stream_of_vertex_carries_context(twins: Twins, use: Use) -> None:
+def test_vertex_stream_carries_context(twins: Twins, use: Use) -> None:
     wrapped = ctxwrap.wrap(Clouds(twins).client("AnthropicVertex"), store=twins.home, session="s")
     assert_clean(*twins.do(on_messages(use, beta=False), wrapped))
     assert twins.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 
-def test_a_stream_of_bedrock_passes_untouched(twins: Twins) -> None:
+def test_bedrock_stream_passes_through_unchanged(twins: Twins) -> None:
     sent_by: list[Any] = []
 
     def serve(request: Any) -> Any:
@@ -1686,7 +1688,7 @@ def test_a_stream_of_bedrock_passes_untouched(twins: Twins) -> None:
 
 
 @pytest.mark.parametrize("use", [create, create_stream], ids=name_of)
-def test_replies_of_a_mocked_transport_show_the_same(twins: Twins, use: Use) -> None:
+def test_replies_of_a_mocked_transport_equal_the_bare_clients(twins: Twins, use: Use) -> None:
     """Tests often replace the transport: its responses have been read before anyone asked for them."""
 
     def serve(request: Any) -> Any:

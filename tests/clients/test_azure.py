@@ -107,7 +107,7 @@ async def test_a_stream_begins_with_the_chunk_that_has_no_choices(desk: Desk) ->
 
 
 @both
-async def test_what_azure_says_about_content_filters_stays(desk: Desk) -> None:
+async def test_content_filter_results_of_azure_are_kept(desk: Desk) -> None:
     reply = await got(desk.wrapped().chat.completions.create(**CHAT))
     assert content(reply) == TEXT
     assert reply.model_extra["prompt_filter_results"]
@@ -123,7 +123,7 @@ DEPLOYMENTS: dict[str, Callable[[Provider], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)
 @both
-async def test_the_deployment_is_asked_that_the_bare_client_asks(desk: Desk, deployment: str) -> None:
+async def test_wrapped_client_calls_the_same_azure_deployment(desk: Desk, deployment: str) -> None:
     options = DEPLOYMENTS[deployment]
     await got(desk.bare(**options(desk.bare_provider)).chat.completions.create(**CHAT))
     client = desk.wrapped(options=options(desk.provider))
@@ -150,7 +150,7 @@ async def test_a_wrapped_azure_client_keeps_its_type(desk: Desk) -> None:
 
 
 @both
-async def test_a_token_provider_is_asked_as_often_as_by_the_bare_client(desk: Desk) -> None:
+async def test_token_provider_is_called_as_often_as_by_the_bare_client(desk: Desk) -> None:
     asked: list[str] = []
 
     def token() -> str:
@@ -178,7 +178,7 @@ async def test_disabled_and_shadow_send_azure_the_bare_client_s_bytes(desk: Desk
 
 
 @both
-async def test_names_for_one_request_do_not_reach_azure(desk: Desk) -> None:
+async def test_session_and_mode_headers_do_not_reach_azure(desk: Desk) -> None:
     client = desk.wrapped(options={"default_headers": {"x-ctxwrap-session": "of-client"}})
     await got(client.chat.completions.create(**CHAT))
     await got(client.chat.completions.create(**CHAT, session="of-call", context_mode="readonly"))

@@ -118,7 +118,7 @@ def answers_in(store: MemoryStore) -> list[str]:
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize(("sdk", "kind"), BREAKS)
-def test_what_was_held_back_is_delivered_before_the_error_and_logged(sdk: str, kind: str, is_async: bool) -> None:
+def test_broken_stream_delivers_and_logs_held_back_text_before_its_error(sdk: str, kind: str, is_async: bool) -> None:
     def respond(request: Any) -> Any:
         return stream_of(sdk, [*STARTS[sdk], *BREAKS[sdk, kind]], is_cut=kind == "a cut")
 
@@ -131,7 +131,7 @@ def test_what_was_held_back_is_delivered_before_the_error_and_logged(sdk: str, k
     assert answers_in(store) == [bare[0]]
 
 
-def test_a_trailer_that_is_cut_is_not_delivered() -> None:
+def test_cut_trailer_is_not_delivered() -> None:
     def respond(request: Any) -> Any:
         frames = [*STARTS["openai"][:2], _openai({"content": f'\n\n{SEPARATOR}\n{{"version": "2.2", "memory": {{'})]
         return stream_of("openai", frames, is_cut=True)
@@ -150,7 +150,7 @@ def whole(content: str, extra: bytes = b'""') -> bytes:
     return json.dumps(reply).encode().replace(b'"@"', extra)
 
 
-def test_a_whole_reply_that_is_no_text_raises_what_a_bare_client_raises() -> None:
+def test_undecodable_reply_raises_the_bare_clients_error() -> None:
     def respond(request: Any) -> Any:
         content = whole("@@").replace(b"@@", BAD_TEXT)
         return http_of("openai").Response(200, headers={"content-type": "application/json"}, content=content)
@@ -166,7 +166,7 @@ def test_a_whole_reply_that_is_no_text_raises_what_a_bare_client_raises() -> Non
 
 
 @pytest.mark.parametrize("trailer", ["", f'\n\n{SEPARATOR}\n{{"version": "2.2", "memory": {{"core": []}}}}'])
-def test_a_reply_that_is_deeply_nested_is_read_as_any_other(trailer: str) -> None:
+def test_deeply_nested_reply_is_read(trailer: str) -> None:
     nested = b"[" * 500 + b"]" * 500
 
     def respond(request: Any) -> Any:

@@ -50,7 +50,7 @@ def wrapped(home: Path, url: str = OPENAI, **how: Any) -> Any:
 
 
 @pytest.mark.parametrize("url", [OPENAI, "https://eu.api.openai.com/v1"])
-def test_openai_gets_a_key_for_each_session(home: Path, sent: Any, url: str) -> None:
+def test_openai_requests_carry_a_cache_key_per_session(home: Path, sent: Any, url: str) -> None:
     client = wrapped(home, url)
     for session in ("s", "s", "t"):
         reply = client.chat.completions.create(model="gpt-5", messages=HELLO, session=session)
@@ -60,26 +60,26 @@ def test_openai_gets_a_key_for_each_session(home: Path, sent: Any, url: str) -> 
     assert [body["prompt_cache_key"] for body in sent()] == [ours] * 4 + [other] * 2
 
 
-def test_the_hash_that_is_recorded_is_that_of_what_was_sent(home: Path, sent: Any) -> None:
+def test_recorded_hash_includes_the_cache_key(home: Path, sent: Any) -> None:
     reply = wrapped(home).chat.completions.create(model="gpt-5", messages=HELLO)
     (start,) = (event for event in events(home, "s") if event["type"] == "start")
     assert body_hash(sent()[0]) == start["sha256"] == ctxwrap.turn_of(reply).report.sha256
 
 
-def test_a_preview_has_the_key(home: Path) -> None:
+def test_preview_shows_the_cache_key(home: Path) -> None:
     view = ctxwrap.preview(wrapped(home), model="gpt-5", messages=HELLO)
     assert view.body["prompt_cache_key"] == cache_key(KEY)
 
 
 @pytest.mark.parametrize("how", [{"prompt_cache_key": "mine"}, {"extra_body": {"prompt_cache_key": "mine"}}])
-def test_the_callers_own_key_stays(home: Path, sent: Any, how: dict[str, Any]) -> None:
+def test_callers_cache_key_is_kept(home: Path, sent: Any, how: dict[str, Any]) -> None:
     client = wrapped(home)
     client.chat.completions.create(model="gpt-5", messages=HELLO, **how)
     assert client.responses.create(model="gpt-5", input="hi", **how).prompt_cache_key == "mine"
     assert [body["prompt_cache_key"] for body in sent()] == ["mine"] * 2
 
 
-def test_the_key_is_not_echoed_to_the_caller(home: Path, sent: Any) -> None:
+def test_cache_key_is_not_echoed_to_the_caller(home: Path, sent: Any) -> None:
     client = wrapped(home)
     assert client.responses.create(model="gpt-5", input="hi").prompt_cache_key is None
     assert client.responses.retrieve("x").prompt_cache_key is None
@@ -97,7 +97,9 @@ def test_the_key_is_not_echoed_to_the_caller(home: Path, sent: Any) -> None:
         (OPENAI, {"context_mode": "shadow"}),
     ],
 )
-def test_nobody_else_gets_a_key(home: Path, sent: Any, url: str, settings: dict[str, Any]) -> None:
+def test_other_providers_and_settings_get_no_cache_key(
+    home: Path, sent: Any, url: str, settings: dict[str, Any]
+) -> None:
     client = wrapped(home, url, **settings)
     client.chat.completions.create(model="gpt-5", messages=HELLO)
     client.responses.create(model="gpt-5", input="hi")
@@ -105,19 +107,19 @@ def test_nobody_else_gets_a_key(home: Path, sent: Any, url: str, settings: dict[
 
 
 @pytest.mark.parametrize("mode", ["enabled", "readonly"])
-def test_the_setting_gives_any_provider_a_key(home: Path, sent: Any, mode: str) -> None:
+def test_cache_key_setting_gives_any_provider_a_key(home: Path, sent: Any, mode: str) -> None:
     client = wrapped(home, "https://api.example.com/v1", cache_key=True, context_mode=mode)
     client.chat.completions.create(model="gpt-5", messages=HELLO)
     assert [body["prompt_cache_key"] for body in sent()] == [cache_key(KEY)]
 
 
-def test_a_server_on_this_machine_gets_none(provider: Provider, home: Path) -> None:
+def test_local_server_gets_no_cache_key(provider: Provider, home: Path) -> None:
     provider.answer = Told()
     wrapped(home, provider.openai_url).chat.completions.create(model="m", messages=HELLO)
     assert "prompt_cache_key" not in provider.seen[0].json
 
 
-def test_the_setting_is_yes_no_or_nothing() -> None:
+def test_cache_key_setting_must_be_a_bool_or_none() -> None:
     with pytest.raises(ctxwrap.SettingsError, match="cache_key must be True, False or None"):
         ctxwrap.Settings(cache_key="yes")  # type: ignore[arg-type]
 
@@ -126,7 +128,7 @@ NAMES = st.builds(SessionKey, st.text(), st.text(), st.text())
 
 
 @given(NAMES, NAMES)
-def test_keys_are_short_and_differ_with_the_session(one: SessionKey, other: SessionKey) -> None:
+def test_cache_keys_are_short_and_differ_by_session(one: SessionKey, other: SessionKey) -> None:
     assert (cache_key(one) == cache_key(other)) == (one == other)
     assert len(cache_key(one)) <= 64
     assert is_cache_key(cache_key(one))

@@ -65,7 +65,7 @@ def file_in(home: Path, name: str) -> Path:
 
 @pytest.mark.parametrize(("interrupt", "times"), [(by_signal, 1), (here, 1), (here, 2)])
 @pytest.mark.parametrize("call", [whole, stream, closed])
-def test_what_was_delivered_is_in_the_log(
+def test_keyboard_interrupt_keeps_the_delivered_text_in_the_log(
     provider: Provider,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,

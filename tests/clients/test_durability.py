@@ -48,7 +48,7 @@ def ask(provider: Provider, home: Path, text: str = "hello", *, stream: bool = F
 
 
 @pytest.mark.parametrize(("durability", "syncs"), [("os", 0), ("turn", 4), ("always", 4)])
-def test_a_turn_waits_for_the_disk_at_its_edges(
+def test_turn_syncs_the_disk_at_its_start_and_end(
     provider: Provider, home: Path, medium: Medium, durability: str, syncs: int
 ) -> None:
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
@@ -63,7 +63,7 @@ def test_a_turn_waits_for_the_disk_at_its_edges(
 
 
 @pytest.mark.parametrize(("durability", "between"), [("turn", False), ("always", True)])
-def test_only_always_waits_for_what_is_said_in_between(
+def test_only_durability_always_syncs_streamed_text(
     provider: Provider, home: Path, medium: Medium, durability: str, between: bool
 ) -> None:
     provider.answer = Told(LONG)
@@ -71,9 +71,7 @@ def test_only_always_waits_for_what_is_said_in_between(
     assert (medium.syncs > 5) == between
 
 
-def test_nothing_is_sent_that_the_disk_did_not_take_if_that_is_asked_for(
-    provider: Provider, home: Path, medium: Medium
-) -> None:
+def test_strict_call_sends_nothing_when_the_disk_sync_fails(provider: Provider, home: Path, medium: Medium) -> None:
     medium.broken_from = 1
     with pytest.raises(ctxwrap.StoreUnavailable, match="the disk is gone"):
         ask(provider, home, durability="turn", strict=True)
@@ -83,7 +81,7 @@ def test_nothing_is_sent_that_the_disk_did_not_take_if_that_is_asked_for(
     assert said(home, "s")[-1] == ("assistant", "Hello, world.")
 
 
-def test_a_call_goes_on_without_the_disk_and_says_so(provider: Provider, home: Path, medium: Medium) -> None:
+def test_call_continues_without_the_disk_and_reports_not_saved(provider: Provider, home: Path, medium: Medium) -> None:
     medium.broken_from = 1
     reply = ask(provider, home, durability="turn")
     assert reply.choices[0].message.content == "Hello, world."
@@ -93,7 +91,7 @@ def test_a_call_goes_on_without_the_disk_and_says_so(provider: Provider, home: P
     assert "the disk is gone" in turn.report.error
 
 
-def test_a_reply_that_the_disk_did_not_take_is_not_called_saved(provider: Provider, home: Path, medium: Medium) -> None:
+def test_reply_with_a_failed_disk_sync_is_reported_as_not_saved(provider: Provider, home: Path, medium: Medium) -> None:
     medium.broken_from = 4
     reply = ask(provider, home, durability="turn")
     turn = ctxwrap.turn_of(reply)

@@ -48,7 +48,7 @@ def ask(provider: Provider, home: Path, text: str) -> Any:
 
 
 @pytest.mark.parametrize("durability", ["os", "turn", "always"])
-def test_what_a_dead_process_said_is_kept(provider: Provider, home: Path, durability: str) -> None:
+def test_partial_reply_of_a_dead_process_is_kept(provider: Provider, home: Path, durability: str) -> None:
     died(provider, home, pieces=700, durability=durability)
     assert said(home, "s") == [("user", "Tell me all.")]
     ask(provider, home, "Go on.")
@@ -62,7 +62,7 @@ def test_what_a_dead_process_said_is_kept(provider: Provider, home: Path, durabi
     assert first["run"] == next(event["run"] for event in events(home, "s") if event["type"] == "start")
 
 
-def test_a_turn_that_said_nothing_is_closed_without_an_answer(provider: Provider, home: Path) -> None:
+def test_dead_turn_without_text_is_closed_without_a_reply(provider: Provider, home: Path) -> None:
     died(provider, home, pieces=1)
     ask(provider, home, "Go on.")
     assert [role for role, _ in said(home, "s")] == ["user", "user", "assistant"]
@@ -77,7 +77,7 @@ def test_a_dead_turn_is_closed_once(provider: Provider, home: Path) -> None:
     assert [message["ctx"].get("status") for message in messages(home, "s")].count("aborted") == 1
 
 
-def test_the_turn_of_a_living_process_is_left_alone(provider: Provider, home: Path) -> None:
+def test_open_turn_of_a_live_process_is_not_closed(provider: Provider, home: Path) -> None:
     provider.answer = Told(LONG)
     client = ctxwrap.wrap(
         openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home, session="s", on_busy="interleave"
@@ -97,7 +97,7 @@ def test_the_turn_of_a_living_process_is_left_alone(provider: Provider, home: Pa
     assert [event["status"] for event in events(home, "s") if event["type"] == "done"] == ["ok", "ok"]
 
 
-def test_the_state_is_told_beside_the_log(provider: Provider, home: Path) -> None:
+def test_state_files_are_written_beside_the_log(provider: Provider, home: Path) -> None:
     directory = home / "home/default/agent/default/session/s"
     died(provider, home, pieces=1)
     ask(provider, home, "Go on.")
@@ -115,7 +115,7 @@ def test_the_state_is_told_beside_the_log(provider: Provider, home: Path) -> Non
     }
 
 
-def test_a_long_answer_is_written_down_while_it_comes(provider: Provider, home: Path) -> None:
+def test_long_reply_is_logged_while_it_streams(provider: Provider, home: Path) -> None:
     provider.answer = lambda request: Answer(LONG)
     client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home, session="s")
     stream = client.chat.completions.create(model="m", stream=True, messages=[{"role": "user", "content": "all"}])

@@ -41,7 +41,7 @@ async def standstill(client: Any, *, stream: bool) -> float:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_long_hostile_reply_leaves_the_loop_free(home: Path, stream: bool) -> None:
+def test_long_hostile_reply_does_not_block_the_event_loop(home: Path, stream: bool) -> None:
     text = HOSTILE * (SIZE // len(HOSTILE))
     with ScriptedProvider(lambda request: text) as provider:
         bare = openai.AsyncOpenAI(api_key="k", base_url=provider.openai_url, max_retries=0)

@@ -116,7 +116,7 @@ def assert_not_saved(result: Any, *parts: str, error: str) -> None:
 @on("openai", "openai-async")
 @failing_at_the_beginning
 @at_its_desk
-async def test_a_call_whose_turn_cannot_be_opened_goes_on_bare(
+async def test_call_whose_turn_cannot_be_opened_runs_as_on_the_bare_client(
     desk: Desk, step: str, error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault(step, ERRORS[error])))
@@ -131,9 +131,7 @@ async def test_a_call_whose_turn_cannot_be_opened_goes_on_bare(
 @on("openai", "openai-async")
 @failing_at_the_beginning
 @at_its_desk
-async def test_a_strict_call_whose_turn_cannot_be_opened_raises_before_the_provider_is_asked(
-    desk: Desk, step: str, error: str
-) -> None:
+async def test_strict_call_whose_turn_cannot_be_opened_raises_before_sending(desk: Desk, step: str, error: str) -> None:
     side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault(step, ERRORS[error])), strict=True)
     with pytest.raises((ctxwrap.StoreError, type(ERRORS[error])), match="the disk is gone"):
         await side.ask(SAID)
@@ -143,7 +141,7 @@ async def test_a_strict_call_whose_turn_cannot_be_opened_raises_before_the_provi
 @on(*KINDS)
 @whole_and_streamed
 @at_its_desk
-async def test_a_directory_that_cannot_be_is_no_reason_not_to_answer(
+async def test_call_with_an_impossible_store_directory_is_answered(
     desk: Desk, stream: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "file" / "x"
@@ -159,7 +157,7 @@ async def test_a_directory_that_cannot_be_is_no_reason_not_to_answer(
 @on(*KINDS)
 @whole_and_streamed
 @at_its_desk
-async def test_a_directory_that_cannot_be_is_an_error_when_strict(desk: Desk, stream: bool, tmp_path: Path) -> None:
+async def test_strict_call_with_an_impossible_store_directory_raises(desk: Desk, stream: bool, tmp_path: Path) -> None:
     place = tmp_path / "file" / "x"
     place.parent.write_text("this is a file")
     with pytest.raises(ctxwrap.StoreUnavailable, match="file"):
@@ -171,7 +169,7 @@ async def test_a_directory_that_cannot_be_is_an_error_when_strict(desk: Desk, st
 @whole_and_streamed
 @pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
 @at_its_desk
-async def test_an_answer_that_cannot_be_saved_still_comes_out_without_its_trailer(
+async def test_reply_that_cannot_be_saved_is_delivered_without_its_trailer(
     desk: Desk, stream: bool, strict: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("end", ERRORS["full"])), strict=strict)
@@ -186,7 +184,7 @@ async def test_an_answer_that_cannot_be_saved_still_comes_out_without_its_traile
 @on("openai", "openai-async", "anthropic")
 @pytest.mark.parametrize("error", ERRORS)
 @at_its_desk
-async def test_no_error_of_a_store_reaches_who_reads_a_stream(
+async def test_store_errors_do_not_reach_the_stream_reader(
     desk: Desk, error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("end", ERRORS[error])))
@@ -201,7 +199,7 @@ async def test_no_error_of_a_store_reaches_who_reads_a_stream(
 @on("openai", "openai-async", "litellm")
 @pytest.mark.parametrize("step", [*BEGINNINGS, "end"])
 @at_its_desk
-async def test_a_session_goes_on_when_its_store_is_mended(desk: Desk, step: str) -> None:
+async def test_session_continues_after_its_store_recovers(desk: Desk, step: str) -> None:
     fault = Fault(step, ERRORS["unavailable"])
     side = desk.side(derive="inline", store=FaultyStore(desk.home, fault))
     await answered(side, stream=False)
@@ -221,7 +219,7 @@ async def test_a_session_goes_on_when_its_store_is_mended(desk: Desk, step: str)
 
 @on("openai", "anthropic-async", "litellm")
 @at_its_desk
-async def test_who_sends_the_whole_history_brings_a_lost_answer_back(desk: Desk) -> None:
+async def test_full_history_from_the_caller_restores_a_lost_reply(desk: Desk) -> None:
     fault = Fault("end", ERRORS["unavailable"])
     side = desk.side(derive="inline", store=FaultyStore(desk.home, fault))
     await answered(side, stream=False)
@@ -293,14 +291,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[st
 Filled = tuple[Path, list[dict[str, Any]]]
 
 
-def test_a_full_disk_keeps_no_answer_back(filled: Filled) -> None:
+def test_full_disk_does_not_block_replies(filled: Filled) -> None:
     _, steps = filled
     said = ["First.", "No room for this.", "Third.", "", "Fifth."]
     assert [step["text"] for step in steps] == [f"You said: {text}" if text else "x" * 20_000 for text in said]
     assert [step["not_saved"] for step in steps] == [[], ["request", "reply"], [], ["reply"], []]
 
 
-def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(filled: Filled) -> None:
+def test_partial_write_failure_leaves_the_log_unchanged(filled: Filled) -> None:
     _, (first, no_room, third, no_answer, fifth) = filled
     assert no_room["held"] == first["held"]
     for before, after in ((no_room, third), (third, no_answer), (no_answer, fifth)):
@@ -309,7 +307,7 @@ def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(filled: Filled) ->
     assert all(held.endswith("\n") for held in no_answer["held"])
 
 
-def test_a_session_goes_on_when_there_is_room_again(filled: Filled) -> None:
+def test_session_continues_after_disk_space_returns(filled: Filled) -> None:
     home, _ = filled
     assert said(home, "s") == [
         ("user", "First."),
@@ -368,7 +366,7 @@ def talk(provider: Provider, home: Path) -> Talk:
 
 @pytest.mark.parametrize("stream", ["messages", "events"])
 @pytest.mark.parametrize("cut", [2, 20, 60])
-def test_a_torn_batch_is_set_aside_and_hides_nothing_before_it(talk: Talk, stream: str, cut: int) -> None:
+def test_torn_batch_is_set_aside_and_earlier_records_stay_readable(talk: Talk, stream: str, cut: int) -> None:
     path = talk.path(stream)
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
@@ -384,7 +382,7 @@ def test_a_torn_batch_is_set_aside_and_hides_nothing_before_it(talk: Talk, strea
 
 
 @pytest.mark.parametrize("stream", ["messages", "events"])
-def test_a_whole_line_needs_no_newline(talk: Talk, stream: str) -> None:
+def test_complete_last_line_without_a_newline_is_kept(talk: Talk, stream: str) -> None:
     path = talk.path(stream)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
@@ -393,7 +391,7 @@ def test_a_whole_line_needs_no_newline(talk: Talk, stream: str) -> None:
     assert_in_order(talk.home, "s")
 
 
-def test_a_line_torn_by_another_process_does_not_stop_this_one(talk: Talk) -> None:
+def test_line_torn_by_another_process_does_not_block_writes(talk: Talk) -> None:
     client = talk.client()
     talk.say("Third.", client)
     with talk.path("messages").open("ab") as log:
@@ -431,7 +429,7 @@ def put_in_the_middle(path: Path, line: bytes) -> None:
     ],
     ids=lambda value: value[:40].decode("latin-1") if isinstance(value, bytes) else value,
 )
-def test_a_line_that_makes_no_sense_hides_no_other(talk: Talk, stream: str, line: bytes) -> None:
+def test_invalid_log_line_hides_no_other_line(talk: Talk, stream: str, line: bytes) -> None:
     put_in_the_middle(talk.path(stream), line)
     client = talk.client()
     for text in ("Third.", "Fourth."):

@@ -16,7 +16,7 @@ TEXTS = ["half \ud83d of it", "the other \ude00", "fine \U0001f600"]
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_session_goes_on(provider: Provider, home: Path, kind: str) -> None:
+def test_session_accepts_lone_surrogates(provider: Provider, home: Path, kind: str) -> None:
     def ask(text: str) -> Any:
         given: Any = [{"role": "user", "content": text}]
         if kind == "openai":
@@ -33,7 +33,7 @@ def test_a_session_goes_on(provider: Provider, home: Path, kind: str) -> None:
     assert not ctxwrap.verify("s", store=home).findings
 
 
-def test_only_what_cannot_be_sent_is_replaced() -> None:
+def test_sendable_replaces_only_lone_surrogates() -> None:
     body = {"a": ["\ud800x", {"b": "\ud83d\ude00", "c": 1}], "d": "héllo", "\udc00": None}
     assert sendable(body) == {"a": ["\ufffdx", {"b": "\U0001f600", "c": 1}], "d": "héllo", "\ufffd": None}
     whole = {"a": [{"b": "héllo \U0001f600"}], "c": 1}

@@ -679,7 +679,7 @@ INTERRUPTED = [
 
 @pytest.mark.parametrize(("desk", "case"), INTERRUPTED, indirect=["desk"])
 @at_its_desk
-async def test_an_interrupted_turn_stays_as_far_as_it_came(desk: Desk, case: Interruption) -> None:
+async def test_interrupted_turn_keeps_the_text_read_so_far(desk: Desk, case: Interruption) -> None:
     memory = await desk.first_turn()
     await desk.bare.first_turn()
     bare = await outcome(desk.bare, case.run)
@@ -697,7 +697,7 @@ async def test_an_interrupted_turn_stays_as_far_as_it_came(desk: Desk, case: Int
 @on("openai", "openai-async", "responses", "anthropic", "litellm")
 @pytest.mark.parametrize("break_off", ["cut_after", "error_after"])
 @at_its_desk
-async def test_a_stream_that_breaks_inside_its_trailer_changes_no_memory(desk: Desk, break_off: str) -> None:
+async def test_stream_broken_inside_its_trailer_changes_no_memory(desk: Desk, break_off: str) -> None:
     memory = await desk.first_turn()
     await desk.bare.first_turn()
     words = len(TEXT.split())
@@ -753,7 +753,7 @@ def behind_a_proxy(proxy: Rechunking, provider: Provider, home: Path, mode: str)
 
 
 @MODES
-def test_what_arrived_but_was_not_read_is_not_in_the_log(provider: Provider, home: Path, mode: str) -> None:
+def test_log_leaves_out_text_the_caller_did_not_read(provider: Provider, home: Path, mode: str) -> None:
     heard = Heard()
     with behind_a_proxy(Rechunking(), provider, home, mode) as side:
         at_once(closed_after_a_break(side, heard))
@@ -763,7 +763,7 @@ def test_what_arrived_but_was_not_read_is_not_in_the_log(provider: Provider, hom
 
 
 @MODES
-def test_a_stream_that_just_stops_is_no_whole_answer(provider: Provider, home: Path, mode: str) -> None:
+def test_stream_without_a_finish_is_logged_as_aborted(provider: Provider, home: Path, mode: str) -> None:
     heard = Heard()
     with behind_a_proxy(Rechunking(last=b"two"), provider, home, mode) as side:
         at_once(_stream_and_read(side, heard))
@@ -776,7 +776,7 @@ def test_a_stream_that_just_stops_is_no_whole_answer(provider: Provider, home: P
 @on("openai", "openai-async", "responses", "anthropic", "litellm-async")
 @pytest.mark.parametrize("mode", ["shadow", "disabled"])
 @at_its_desk
-async def test_a_turn_that_is_only_observed_is_kept_as_well(desk: Desk, mode: str) -> None:
+async def test_interrupted_turn_in_disabled_and_shadow_keeps_its_text(desk: Desk, mode: str) -> None:
     await desk.first_turn()
     side = desk.side(context_mode=mode)
     found = await outcome(side, dropped_after_a_break)
@@ -790,7 +790,7 @@ async def test_a_turn_that_is_only_observed_is_kept_as_well(desk: Desk, mode: st
 
 @on(*EVERY)
 @at_its_desk
-async def test_who_stops_at_the_finish_reason_has_heard_it_all(desk: Desk) -> None:
+async def test_stream_left_at_its_finish_reason_is_complete(desk: Desk) -> None:
     await desk.first_turn()
     heard = Heard()
     stream = await desk.wrapped.stream()
@@ -821,7 +821,7 @@ async def test_a_stream_read_in_two_parts_is_one_turn(desk: Desk) -> None:
 @on(*SDKS)
 @pytest.mark.parametrize("finish", ["get_final", "until_done"])
 @at_its_desk
-async def test_a_helper_that_reads_the_rest_makes_one_turn(desk: Desk, finish: str) -> None:
+async def test_stream_helper_that_reads_the_rest_makes_one_turn(desk: Desk, finish: str) -> None:
     await desk.first_turn()
     heard = Heard()
     async with opened(_helper(desk.wrapped)) as stream:
@@ -889,7 +889,7 @@ async def _cancelled_at(append: int, desk: Desk, work: Scenario) -> Heard:
 
 @on(*ASYNC)
 @at_its_desk
-async def test_cancelling_again_does_not_stop_the_partial_answer_from_being_written(desk: Desk) -> None:
+async def test_second_cancellation_does_not_stop_the_partial_reply_write(desk: Desk) -> None:
     await desk.first_turn()
     heard = await _cancelled_at(CLOSES, desk, _stream_and_read)
     assert heard.text == PARTLY
@@ -898,7 +898,7 @@ async def test_cancelling_again_does_not_stop_the_partial_answer_from_being_writ
 
 @on(*ASYNC)
 @at_its_desk
-async def test_who_heard_it_all_may_be_cancelled_while_it_is_written(desk: Desk) -> None:
+async def test_cancelling_during_the_final_write_keeps_the_turn_complete(desk: Desk) -> None:
     await desk.first_turn()
     heard = Heard()
     with Gate(CLOSES) as writing:
@@ -916,9 +916,7 @@ async def test_who_heard_it_all_may_be_cancelled_while_it_is_written(desk: Desk)
 @on(*ASYNC)
 @pytest.mark.parametrize("stream", [False, True])
 @at_its_desk
-async def test_cancelling_while_the_turn_is_opened_ends_it_before_the_provider_is_asked(
-    desk: Desk, stream: bool
-) -> None:
+async def test_cancelling_while_a_turn_opens_sends_no_request(desk: Desk, stream: bool) -> None:
     await desk.first_turn()
     asked = len(desk.wrapped.provider.seen)
     await _cancelled_at(OPENS, desk, lambda side, _: side.ask(stream=stream))
@@ -947,7 +945,7 @@ def served(endpoint: Callable[..., Awaitable[Any]]) -> Iterator[str]:
 
 @on("openai-async", "litellm-async")
 @pytest.mark.parametrize("waits_for", ["the provider", "something else"])
-def test_a_browser_that_goes_away_leaves_the_text_it_got(desk: Desk, waits_for: str) -> None:
+def test_disconnected_browser_leaves_the_delivered_text_in_the_log(desk: Desk, waits_for: str) -> None:
     side, ended = desk.wrapped, threading.Event()
     with Gate(PIECES) as gate:
 
@@ -1024,7 +1022,7 @@ def _is_collision(record: logging.LogRecord) -> bool:
 @on(*ASYNC)  # and not litellm, which leaves tasks of its own behind
 @pytest.mark.parametrize("end", [_end_by_run, _end_by_close])
 @pytest.mark.parametrize("keeps_it", [True, False])
-def test_a_loop_that_ends_under_an_open_stream_leaves_the_text_and_no_more_noise(
+def test_event_loop_end_keeps_an_open_streams_text_without_extra_warnings(
     desk: Desk, end: Callable[[Any], None], keeps_it: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def noise_of(side: Side) -> set[str]:
@@ -1088,7 +1086,7 @@ kept = loop.run_until_complete(read())
 """
 
 
-def test_a_process_that_ends_with_open_streams_leaves_their_text(provider: Provider, home: Path) -> None:
+def test_process_exit_keeps_the_text_of_open_streams(provider: Provider, home: Path) -> None:
     provider.answer = Told(TEXT)
     assert run_alone(LEAVES_STREAMS_OPEN, home, provider.openai_url) == ""
     for session in ("sync", "async"):
@@ -1120,7 +1118,7 @@ begun.wait(10)
 """
 
 
-def test_a_stream_may_be_read_on_when_the_main_thread_is_over(provider: Provider, home: Path) -> None:
+def test_stream_can_be_read_after_the_main_thread_ends(provider: Provider, home: Path) -> None:
     assert run_alone(OUTLIVES_THE_MAIN_THREAD, home, provider.openai_url) == ""
     assert said(home, "s") == [("user", SAID), ("assistant", "Hello, world.")]
     assert messages(home, "s")[-1]["ctx"]["status"] == "complete"
@@ -1147,7 +1145,7 @@ for event in stream:
 """
 
 
-def test_a_fork_that_ends_does_not_end_the_turns_of_its_parent(provider: Provider, home: Path) -> None:
+def test_fork_exit_does_not_end_the_parents_turns(provider: Provider, home: Path) -> None:
     run_alone(FORKS_WITH_AN_OPEN_STREAM, home, provider.openai_url)
     assert said(home, "s") == [("user", SAID), ("assistant", "Hello, world.")]
     kinds = [event["type"] for event in events(home, "s")]
@@ -1195,7 +1193,7 @@ ask("And then?")
 """
 
 
-def test_a_dropped_stream_may_be_collected_while_its_session_is_written(provider: Provider, home: Path) -> None:
+def test_dropped_stream_can_be_collected_during_a_session_write(provider: Provider, home: Path) -> None:
     provider.answer = Told(TEXT)
     run_alone(COLLECTS_WHILE_WRITING, home, provider.openai_url, seconds=40)
     turns = [("user", SAID), ("assistant", PARTLY), ("user", NEXT), ("assistant", TEXT)]
@@ -1257,7 +1255,7 @@ FAILING = [
 
 @pytest.mark.parametrize(("desk", "failure"), FAILING, indirect=["desk"])
 @at_its_desk
-async def test_an_error_before_any_text_is_the_sdks_and_leaves_what_the_user_said(desk: Desk, failure: str) -> None:
+async def test_error_before_any_text_is_the_sdks_and_keeps_the_user_message(desk: Desk, failure: str) -> None:
     memory = await desk.first_turn()
     await desk.bare.first_turn()
     bare = await outcome(desk.bare, FAILURES[failure])
@@ -1275,7 +1273,7 @@ WHOLE_HISTORY = [*({"role": role, "content": content} for role, content in FIRST
 @pytest.mark.parametrize("given", [ONLY_NEW, WHOLE_HISTORY], ids=["only-new", "whole-history"])
 @pytest.mark.parametrize("travel", [None, {"cut_after": 0}], ids=["refused", "cut"])
 @at_its_desk
-async def test_asking_again_after_an_error_is_the_same_round(
+async def test_call_repeated_after_an_error_stays_in_its_round(
     desk: Desk, given: list[dict[str, str]], travel: dict[str, Any] | None
 ) -> None:
     await desk.first_turn()
@@ -1350,7 +1348,7 @@ async def _say(side: Side, text: str, stream: bool, heard: dict[str, str]) -> No
 @on("openai", "openai-async", "anthropic", "litellm-async")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @at_its_desk
-async def test_eight_turns_at_once_are_eight_turns(desk: Desk, stream: bool) -> None:
+async def test_eight_concurrent_turns_are_all_recorded(desk: Desk, stream: bool) -> None:
     said, heard = [f"Question {number}?" for number in range(8)], dict[str, str]()
     side = desk.side(on_busy="interleave")
     side.provider.answer = Meeting(len(said))
@@ -1366,7 +1364,7 @@ async def test_eight_turns_at_once_are_eight_turns(desk: Desk, stream: bool) -> 
 
 @on(*EVERY)
 @at_its_desk
-async def test_a_turn_inside_another_ones_stream_is_a_turn_of_its_own(desk: Desk) -> None:
+async def test_turn_inside_another_turns_stream_is_recorded_separately(desk: Desk) -> None:
     side = desk.wrapped
     side.provider.answer = echo
     outer = Heard()

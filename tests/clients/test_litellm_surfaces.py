@@ -252,7 +252,7 @@ def needs_mcp(name: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("place", ["module", "router"])
-def test_every_function_shows_what_it_shows_bare(side: Side, place: str, name: str, model: str, stream: bool) -> None:
+def test_every_function_gives_litellms_result(side: Side, place: str, name: str, model: str, stream: bool) -> None:
     needs_mcp(name)
     if (place, name, side.is_async) == ("router", "text_completion", False):
         pytest.skip("litellm's own Router.text_completion looks for no deployment and fails, bare as well")
@@ -270,7 +270,7 @@ def test_every_function_shows_what_it_shows_bare(side: Side, place: str, name: s
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_however_a_stream_is_cut_its_text_is_the_same(side: Side, name: str) -> None:
+def test_stream_text_is_the_same_for_any_chunking(side: Side, name: str) -> None:
     needs_mcp(name)
 
     def answer(ask: Ask) -> Answer:
@@ -284,7 +284,7 @@ def test_however_a_stream_is_cut_its_text_is_the_same(side: Side, name: str) -> 
 
 
 @pytest.mark.parametrize("text", ["ends in a newline\n\n", "1 <<<", f"{SEPARATOR} is a word"])
-def test_a_reply_without_a_trailer_comes_as_it_is(side: Side, text: str) -> None:
+def test_reply_without_a_trailer_is_unchanged(side: Side, text: str) -> None:
     side.provider.answer = lambda ask: Answer(text, pieces=tuple(text))
     wrapped, asked = side.wrap(), {**side.at("openai/practice"), "messages": HI}
     assert text_of(side.call(wrapped, "completion", **asked, stream=True)) == text
@@ -305,7 +305,7 @@ def test_a_stream_is_one_of_litellms_streams(side: Side, place: str, model: str)
 
 
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
-def test_the_chunks_of_a_stream_build_the_visible_answer(side: Side, model: str) -> None:
+def test_stream_chunks_build_the_visible_reply(side: Side, model: str) -> None:
     shown = side.call(side.wrap(), "completion", **side.at(model), messages=HI, stream=True)
     built = side.litellm.stream_chunk_builder(shown.chunks, messages=HI)
     assert_clean(built)
@@ -314,7 +314,7 @@ def test_the_chunks_of_a_stream_build_the_visible_answer(side: Side, model: str)
 
 
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
-def test_a_stream_asked_for_its_usage_ends_with_it(side: Side, model: str) -> None:
+def test_stream_with_usage_ends_with_the_usage_chunk(side: Side, model: str) -> None:
     asked = {**side.at(model), "messages": HI, "stream": True, "stream_options": {"include_usage": True}}
     ours, theirs = side.call(side.wrap(), "completion", **asked), side.call(side.litellm, "completion", **asked)
     assert type(ours.chunks[-1].usage) is type(theirs.chunks[-1].usage)
@@ -325,7 +325,7 @@ def test_a_stream_asked_for_its_usage_ends_with_it(side: Side, model: str) -> No
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", ["completion", "text_completion"])
-def test_every_choice_comes_without_its_trailer(side: Side, name: str, stream: bool) -> None:
+def test_every_choice_is_returned_without_its_trailer(side: Side, name: str, stream: bool) -> None:
     if name == "text_completion" and stream:
         pytest.skip("litellm's own streams of text completions do not tell their choices apart")
     side.provider.answer = lambda ask: Answer(TEXT + trailer(ask), others=(Answer("The other." + trailer(ask)),))
@@ -338,7 +338,7 @@ def test_every_choice_comes_without_its_trailer(side: Side, name: str, stream: b
     assert (other["index"], other["content"]) == (1, "The other.")
 
 
-def test_choices_that_litellm_mixes_up_show_no_trailer_either(side: Side) -> None:
+def test_interleaved_choices_of_litellm_show_no_trailer(side: Side) -> None:
     def answer(ask: Ask) -> Answer:
         tail = trailer(ask) if asks(ask) else ""
         return Answer(f"One two.{tail}", others=(Answer(f"Three four.{tail}"),))
@@ -384,7 +384,7 @@ def at(value: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
-def test_reasoning_shows_as_it_does_bare(side: Side, model: str, stream: bool) -> None:
+def test_reasoning_equals_litellms(side: Side, model: str, stream: bool) -> None:
     side.provider.answer = Obeying(TEXT, reasoning="Höflich sein — und kurz.")
     asked = {**side.at(model), "messages": HI, "stream": stream}
     ours, theirs = side.call(side.wrap(), "completion", **asked), side.call(side.litellm, "completion", **asked)
@@ -403,7 +403,7 @@ def reasoning(shown: Shown) -> str:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
 @pytest.mark.parametrize("text", ["Let me see.", ""], ids=["text and tool", "tool only"])
-def test_tool_calls_show_as_they_do_bare(side: Side, text: str, model: str, stream: bool) -> None:
+def test_tool_calls_equal_litellms(side: Side, text: str, model: str, stream: bool) -> None:
     side.provider.answer = Obeying(text, tool_calls=(WEATHER,))
     asked = {**side.at(model), "messages": HI, "tools": TOOLS, "stream": stream}
     ours, theirs = side.call(side.wrap(), "completion", **asked), side.call(side.litellm, "completion", **asked)
@@ -518,14 +518,14 @@ def test_the_objects_a_caller_passes_are_not_changed(side: Side, name: str) -> N
     assert asked == before
 
 
-def test_a_system_prompt_stays_behind_the_protocol(side: Side) -> None:
+def test_system_prompt_follows_the_protocol(side: Side) -> None:
     asked = [{"role": "system", "content": "Be kind."}, *HI]
     side.call(side.wrap(), "completion", **side.at("openai/practice"), messages=asked)
     assert side.last().body["messages"][0]["content"].endswith("\n\nBe kind.")
     assert [role for role, _ in side.said()] == ["system", "user", "assistant"]
 
 
-def test_the_next_call_knows_the_history_and_the_memory(side: Side) -> None:
+def test_next_request_contains_history_and_memory(side: Side) -> None:
     wrapped = side.wrap()
     for text in ("One", "Two"):
         side.call(wrapped, "completion", **side.at("anthropic/practice"), messages=[{"role": "user", "content": text}])
@@ -550,7 +550,7 @@ NO_ROOM: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("how", NO_ROOM)
-def test_a_reply_without_room_for_a_trailer_is_asked_for_in_readonly(side: Side, how: str) -> None:
+def test_call_that_cannot_carry_a_trailer_runs_in_readonly_mode(side: Side, how: str) -> None:
     name, more = NO_ROOM[how]
     needs_mcp(name)
     side.provider.answer = Obeying('{"name": "Ada"}')
@@ -563,7 +563,7 @@ def test_a_reply_without_room_for_a_trailer_is_asked_for_in_readonly(side: Side,
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
-def test_a_trailer_counts_only_when_the_model_came_to_its_own_end(side: Side, model: str, finish: str) -> None:
+def test_trailer_applies_only_after_a_natural_finish(side: Side, model: str, finish: str) -> None:
     side.provider.answer = lambda ask: Answer(TEXT + trailer(ask), finish=finish)
     shown = side.call(side.wrap(), "completion", **side.at(model), messages=HI)
     assert_clean(*shown)
@@ -597,7 +597,7 @@ def test_setting_an_attribute_of_the_wrapped_module_sets_litellms(
     assert (litellm.drop_params, wrapped.drop_params) == (True, True)
 
 
-def test_a_name_the_module_does_not_have_is_an_attribute_error(litellm: Any, home: Path) -> None:
+def test_unknown_attribute_of_the_module_raises_attribute_error(litellm: Any, home: Path) -> None:
     with pytest.raises(AttributeError, match="no_such_thing"):
         _ = ctxwrap.wrap(litellm, store=home, session="s").no_such_thing
 
@@ -606,7 +606,7 @@ FUNCTIONS = tuple(f"{prefix}{name}" for name in ASKED for prefix in ("", "a"))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_looks_as_it_does_bare(litellm: Any, home: Path, name: str) -> None:
+def test_wrapped_function_keeps_litellms_signature(litellm: Any, home: Path, name: str) -> None:
     ours, theirs = getattr(ctxwrap.wrap(litellm, store=home), name), getattr(litellm, name)
     assert inspect.signature(ours) == inspect.signature(theirs)
     assert (ours.__name__, ours.__doc__) == (theirs.__name__, theirs.__doc__)
@@ -615,14 +615,14 @@ def test_a_function_looks_as_it_does_bare(litellm: Any, home: Path, name: str) -
 
 @pytest.mark.parametrize("side", ["sync"], indirect=True)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_routers_function_looks_as_it_does_bare(side: Side, name: str) -> None:
+def test_wrapped_router_method_keeps_litellms_signature(side: Side, name: str) -> None:
     router = side.router()
     ours, theirs = getattr(side.wrap(router), name), getattr(router, name)
     assert inspect.signature(ours) == inspect.signature(theirs)
     assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
 
 
-def test_litellm_itself_stays_bare(side: Side) -> None:
+def test_wrapping_does_not_change_litellm_itself(side: Side) -> None:
     before = {name: getattr(side.litellm, name) for name in FUNCTIONS}
     side.call(side.wrap(), "completion", **side.at("openai/practice"), messages=HI)
     assert {name: getattr(side.litellm, name) for name in FUNCTIONS} == before
@@ -631,14 +631,14 @@ def test_litellm_itself_stays_bare(side: Side) -> None:
     assert len(side.said()) == 2
 
 
-def test_wrapping_twice_is_wrapping_once(side: Side) -> None:
+def test_wrapping_a_wrapped_module_changes_nothing(side: Side) -> None:
     for target in (side.litellm, side.litellm.completion, side.router()):
         wrapped = side.wrap(target)
         assert ctxwrap.wrap(wrapped) is wrapped
 
 
 @pytest.mark.parametrize("kind", ["module", "router", "function"])
-def test_wrapping_again_changes_only_what_is_named(side: Side, kind: str) -> None:
+def test_rewrapping_changes_only_the_given_settings(side: Side, kind: str) -> None:
     function = side.litellm.acompletion if side.is_async else side.litellm.completion
     target = {"module": side.litellm, "router": side.router(), "function": function}[kind]
     renamed = ctxwrap.wrap(side.wrap(target), session="renamed")
@@ -659,7 +659,7 @@ def test_a_function_can_be_wrapped_alone(side: Side, name: str, stream: bool) ->
     assert side.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 
-def test_a_wrapped_router_is_that_router(side: Side) -> None:
+def test_wrapped_router_shares_the_state_of_the_original_router(side: Side) -> None:
     router = side.router()
     wrapped = side.wrap(router)
     assert isinstance(wrapped, type(router))
@@ -669,7 +669,7 @@ def test_a_wrapped_router_is_that_router(side: Side) -> None:
     assert router.get_model_names() == []
 
 
-def test_a_router_that_was_wrapped_stays_bare(side: Side) -> None:
+def test_wrapping_does_not_change_the_original_router(side: Side) -> None:
     router = side.router()
     kind = type(router)
     side.call(side.wrap(router), "completion", model="openai/practice", messages=HI)
@@ -711,7 +711,7 @@ def test_fallbacks_named_in_a_call_stay_in_its_round(side: Side) -> None:
     assert_fell_back_in_one_round(side)
 
 
-def test_a_call_that_is_retried_is_one_turn(side: Side) -> None:
+def test_retried_call_is_one_turn(side: Side) -> None:
     soon = {"retry-after-ms": "1"}
     answers = iter([Failure(429, headers=soon), Failure(500, headers=soon)])
     side.provider.answer = lambda ask: next(answers, None) or Obeying(TEXT)(ask)
@@ -723,7 +723,7 @@ def test_a_call_that_is_retried_is_one_turn(side: Side) -> None:
     assert (side.rounds(), side.done()) == ([1], ["ok"])
 
 
-def test_a_mocked_answer_goes_through_the_wrapper_too(side: Side) -> None:
+def test_mocked_reply_of_litellm_is_recorded(side: Side) -> None:
     asked = {**side.at("openai/practice"), "messages": HI, "mock_response": "It is mocked."}
     for stream in (False, True):
         assert text_of(side.call(side.wrap(), "completion", **asked, stream=stream)) == "It is mocked."
@@ -746,7 +746,9 @@ def default_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pa
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
-def test_completion_is_litellms_with_a_session(side: Side, default_home: Path, model: str, stream: bool) -> None:
+def test_completion_equals_litellms_and_records_the_session(
+    side: Side, default_home: Path, model: str, stream: bool
+) -> None:
     shown = side.call(ctxwrap, "completion", **side.at(model), messages=HI, stream=stream, session="s")
     bare = side.call(side.litellm, "completion", **side.at(model), messages=HI, stream=stream)
     assert shown_view(shown) == shown_view(bare)
@@ -773,7 +775,7 @@ def test_completion_without_a_session_warns(side: Side, default_home: Path) -> N
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("place", ["module", "router"])
-def test_a_call_names_its_session_and_mode_and_they_are_not_sent(side: Side, place: str, name: str) -> None:
+def test_session_and_mode_of_a_call_apply_and_are_not_sent(side: Side, place: str, name: str) -> None:
     needs_mcp(name)
     if (place, name, side.is_async) == ("router", "text_completion", False):
         pytest.skip("litellm's own Router.text_completion looks for no deployment and fails, bare as well")
@@ -792,14 +794,14 @@ def assert_nothing_private_left(side: Side) -> None:
         assert [name for name in seen.headers if "ctxwrap" in name] == []
 
 
-def test_using_names_the_session_too(side: Side) -> None:
+def test_using_sets_the_session(side: Side) -> None:
     with ctxwrap.using(session="other", tenant="acme"):
         side.call(side.wrap(), "completion", **side.at("openai/practice"), messages=HI, stream=True)
     assert [role for role, _ in said(side.home, "other", tenant="acme")] == ["user", "assistant"]
     assert side.said() == []
 
 
-def test_the_call_comes_before_using(side: Side) -> None:
+def test_session_of_the_call_overrides_using(side: Side) -> None:
     with ctxwrap.using(session="outer"):
         side.call(side.wrap(), "completion", **side.at("openai/practice"), messages=HI, session="other")
     assert (len(side.said("other")), side.said("outer")) == (2, [])
@@ -807,14 +809,14 @@ def test_the_call_comes_before_using(side: Side) -> None:
 
 @pytest.mark.parametrize("misspelt", [{"context_mode": "enable"}, {"contextMode": "off"}, {"session": 3}], ids=repr)
 @pytest.mark.parametrize("name", ["completion", "text_completion"])
-def test_what_is_misspelt_is_an_error_and_nothing_is_sent(side: Side, name: str, misspelt: dict[str, Any]) -> None:
+def test_misspelt_setting_raises_and_sends_nothing(side: Side, name: str, misspelt: dict[str, Any]) -> None:
     error = side.failure(side.wrap(), name, **side.at("openai/practice"), **ASKED[name], **misspelt)
     assert isinstance(error, ctxwrap.SettingsError)
     assert side.provider.seen == []
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_litellm_hides_in_a_result_shows_no_trailer(side: Side, name: str) -> None:
+def test_hidden_params_of_a_result_contain_no_trailer(side: Side, name: str) -> None:
     needs_mcp(name)
     shown = side.call(side.wrap(), name, **side.at("openai/practice"), **ASKED[name])
     assert_clean(shown.result._hidden_params, getattr(shown.result, "_response_headers", None))
@@ -826,7 +828,7 @@ def test_what_litellm_hides_in_a_result_shows_no_trailer(side: Side, name: str) 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", ASKED)
-def test_every_result_leads_to_its_turn(side: Side, name: str, stream: bool) -> None:
+def test_turn_of_returns_the_turn_of_every_result(side: Side, name: str, stream: bool) -> None:
     needs_mcp(name)
     asked = {**side.at("openai/gpt-4o-mini"), **ASKED[name], **({"stream": True} if stream else {})}
     turn = ctxwrap.turn_of(side.call(side.wrap(), name, **asked).result)
@@ -849,7 +851,7 @@ SWITCHED_OFF = (
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(("mode", "name", "model"), SWITCHED_OFF)
-def test_switched_off_the_request_is_the_bare_one_byte_for_byte(
+def test_disabled_and_shadow_requests_equal_litellms_byte_for_byte(
     side: Side, mode: str, name: str, model: str, stream: bool
 ) -> None:
     needs_mcp(name)
@@ -866,7 +868,7 @@ def test_switched_off_the_request_is_the_bare_one_byte_for_byte(
     assert side.done() == ["ok"]
 
 
-def test_switched_off_a_router_sends_what_it_sends_bare(side: Side) -> None:
+def test_disabled_router_sends_the_bare_routers_request(side: Side) -> None:
     router = side.router()
     asked = {"model": "openai/practice", "messages": HI}
     side.call(router, "completion", **asked)
@@ -876,7 +878,7 @@ def test_switched_off_a_router_sends_what_it_sends_bare(side: Side) -> None:
     assert side.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 
-def test_switched_off_the_round_goes_on_and_memory_stays(side: Side) -> None:
+def test_disabled_call_advances_the_round_and_keeps_memory(side: Side) -> None:
     wrapped = side.wrap()
     for text, mode in (("One", "enabled"), ("Two", "disabled"), ("Three", "enabled")):
         asked = [{"role": "user", "content": text}]
@@ -902,7 +904,7 @@ def numberless(value: Any) -> Any:
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
-def test_an_error_of_the_provider_is_the_one_litellm_raises(side: Side, model: str, status: int) -> None:
+def test_provider_error_equals_litellms_error(side: Side, model: str, status: int) -> None:
     side.provider.answer = script(Failure(status, "It did not work."))
     asked = {**side.at(model), "messages": HI}
     ours, theirs = side.failure(side.wrap(), "completion", **asked), side.failure(side.litellm, "completion", **asked)
@@ -936,7 +938,7 @@ def test_an_error_is_the_same_in_every_function(side: Side, place: str, name: st
     assert_recorded_as_failed(side)
 
 
-def test_a_timeout_is_the_one_litellm_raises(side: Side) -> None:
+def test_timeout_equals_litellms_error(side: Side) -> None:
     gate = threading.Event()
     side.provider.answer = script(Failure(500, hang=lambda: gate.wait() and None))
     asked = {**side.at("openai/practice"), "messages": HI, "timeout": 0.1}
@@ -949,7 +951,7 @@ def test_a_timeout_is_the_one_litellm_raises(side: Side) -> None:
     assert_recorded_as_failed(side)
 
 
-def test_a_provider_that_is_not_there_is_the_error_litellm_raises(side: Side) -> None:
+def test_unreachable_provider_raises_litellms_error(side: Side) -> None:
     side.provider.close()
     asked = {**side.at("openai/practice"), "messages": HI}
     ours, theirs = side.failure(side.wrap(), "completion", **asked), side.failure(side.litellm, "completion", **asked)
@@ -958,7 +960,7 @@ def test_a_provider_that_is_not_there_is_the_error_litellm_raises(side: Side) ->
 
 
 @pytest.mark.parametrize("model", ["openai/practice", "anthropic/practice"])
-def test_a_stream_that_breaks_raises_what_it_raises_bare(side: Side, model: str) -> None:
+def test_broken_stream_raises_litellms_error(side: Side, model: str) -> None:
     side.provider.answer = Obeying(TEXT, error_after=2)
     asked = {**side.at(model), "messages": HI, "stream": True}
     ours, theirs = side.failure(side.wrap(), "completion", **asked), side.failure(side.litellm, "completion", **asked)
@@ -969,7 +971,7 @@ def test_a_stream_that_breaks_raises_what_it_raises_bare(side: Side, model: str)
 
 
 @pytest.mark.parametrize("side", ["async"], indirect=True)
-def test_a_stream_closed_in_the_middle_is_kept_as_far_as_it_came(side: Side) -> None:
+def test_stream_closed_early_keeps_the_text_read_so_far(side: Side) -> None:
     async def read_a_little() -> None:
         stream = await side.wrap().acompletion(**side.at("openai/practice"), messages=HI, stream=True)
         missing = 2

@@ -30,9 +30,7 @@ def encoding_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     forget_encodings()
 
 
-def test_nobody_waits_for_a_session_while_a_tokenizer_loads(
-    provider: Provider, home: Path, encoding_file: Path
-) -> None:
+def test_loading_a_tokenizer_does_not_lock_the_session(provider: Provider, home: Path, encoding_file: Path) -> None:
     store = ctxwrap.open_store(home)
     client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=store, session="s")
     entered = threading.Event()
@@ -55,7 +53,7 @@ def test_nobody_waits_for_a_session_while_a_tokenizer_loads(
     assert len(provider.seen) == 1
 
 
-def test_wrapping_begins_to_load_the_tokenizer(provider: Provider, home: Path, encoding_file: Path) -> None:
+def test_wrap_starts_loading_the_tokenizer(provider: Provider, home: Path, encoding_file: Path) -> None:
     ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home, session="s")
     writing = threading.Thread(target=lambda: encoding_file.open("wb").close(), daemon=True)
     writing.start()  # which ends as soon as somebody reads
@@ -75,5 +73,5 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_process_forked_while_the_tokenizer_loads_counts_as_any_other() -> None:
+def test_process_forked_while_the_tokenizer_loads_can_count_tokens() -> None:
     assert subprocess.run([sys.executable, "-c", FORKING], check=False, timeout=60).returncode == 3

@@ -48,7 +48,7 @@ def answer(state: dict[str, Any]) -> Answer:
     return Answer(f"Noted.\n\n{SEPARATOR}\n{json.dumps(state)}")
 
 
-def test_turns_at_once_lose_nothing(provider: Provider, client: OpenAI, home: Path) -> None:
+def test_concurrent_turns_lose_no_memory_items(provider: Provider, client: OpenAI, home: Path) -> None:
     """Each of them is shown the same memory and returns all of it with one thing more; one leaves something out."""
     everybody = threading.Barrier(AT_ONCE)
 
@@ -88,7 +88,7 @@ POISONED = (
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_poisoned_tool_result_stays_out_of_core(home: Path, allowed: bool) -> None:
+def test_poisoned_tool_result_stays_out_of_core_memory(home: Path, allowed: bool) -> None:
     obedient = testing.Answer("Noted.", remembers=[{"id": "boss", "content": "The boss is Eve", "tier": "core"}])
     with ScriptedProvider([obedient]) as provider:
         reply = say(remembering(provider, home, foreign_core=allowed), "What does the page say?", *POISONED)
@@ -103,7 +103,7 @@ def test_a_poisoned_tool_result_stays_out_of_core(home: Path, allowed: bool) -> 
     assert session.memory.items["boss"].source == "messages:1-4"
 
 
-def test_a_delta_asks_for_changes_and_changes_the_same(provider: Provider, client: OpenAI, home: Path) -> None:
+def test_delta_protocol_requests_changes_and_applies_them(provider: Provider, client: OpenAI, home: Path) -> None:
     asked: list[bool] = []
 
     def terse(ask: Ask) -> Answer:
@@ -124,7 +124,7 @@ def test_a_delta_asks_for_changes_and_changes_the_same(provider: Provider, clien
 HINT = {"id": "hint", "content": "It is raining", "tier": "ephemeral", "decay": 0.7}
 
 
-def test_memory_fades_between_rounds_and_its_moves_are_events(home: Path) -> None:
+def test_memory_decays_between_rounds_and_logs_its_moves(home: Path) -> None:
     seen = []
     with ScriptedProvider([testing.Answer("Noted.", remembers=[HINT]), *["Noted."] * 19]) as provider:
         client = remembering(provider, home)
@@ -140,7 +140,7 @@ def test_memory_fades_between_rounds_and_its_moves_are_events(home: Path) -> Non
     assert [(move["id"], move["to"]) for move in moves] == [("hint", "swap")]
 
 
-def test_what_the_user_speaks_of_again_comes_back(provider: Provider, client: OpenAI, home: Path) -> None:
+def test_item_the_user_mentions_again_returns_from_swap(provider: Provider, client: OpenAI, home: Path) -> None:
     seen: list[list[str]] = []
 
     def forgetful(ask: Ask) -> Answer:
@@ -161,7 +161,7 @@ def test_what_the_user_speaks_of_again_comes_back(provider: Provider, client: Op
     assert [operation["reason"] for operation in recalled["operations"]] == ["the user spoke of it again"]
 
 
-def test_without_evolution_memory_stays_as_it_was_written(home: Path) -> None:
+def test_evolution_off_leaves_memory_unchanged(home: Path) -> None:
     with ScriptedProvider([testing.Answer("Noted.", remembers=[HINT]), *["Noted."] * 23]) as provider:
         client = remembering(provider, home, evolution="off", snapshot="full")
         replies = [say(client, f"Word {number}.") for number in range(24)]

@@ -101,7 +101,9 @@ def test_an_anthropic_reply_without_a_snapshot_is_a_violation(provider: Provider
     ],
     ids=["tool call", "text and tool call", "cut", "filtered", "refusal", "readonly", "shadow", "disabled"],
 )
-def test_a_reply_that_need_not_have_one_is_no_miss(bot: Bot, answer: Answer, mode: str, stream: bool) -> None:
+def test_reply_that_needs_no_snapshot_is_not_counted_as_missing(
+    bot: Bot, answer: Answer, mode: str, stream: bool
+) -> None:
     bot.hear(Answer("Hello."))
     turn = bot.hear(answer, stream=stream, context_mode=mode)
     assert (turn.violations, turn.report.misses) == ((), 1), "the row goes on"
@@ -110,7 +112,7 @@ def test_a_reply_that_need_not_have_one_is_no_miss(bot: Bot, answer: Answer, mod
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("answer", ["Nice.", f"Nice.{UNUSABLE}"], ids=["missing", "unusable"])
-def test_what_the_user_plainly_states_is_taken_without_a_snapshot(bot: Bot, answer: str, stream: bool) -> None:
+def test_rules_extract_the_users_facts_without_a_snapshot(bot: Bot, answer: str, stream: bool) -> None:
     turn = bot.hear(Answer(answer), "My name is Ada and I am allergic to peanuts.", stream=stream)
     assert [operation.kind for operation in turn.operations] == ["add", "add"]
     remembered = bot.remembered()
@@ -127,20 +129,20 @@ def test_what_the_user_plainly_states_is_taken_without_a_snapshot(bot: Bot, answ
     bot.told("verify", "s")
 
 
-def test_memory_is_kept_as_it_was_if_settings_say_so(provider: Provider, home: Path) -> None:
+def test_on_missing_keep_leaves_memory_unchanged(provider: Provider, home: Path) -> None:
     bot = Bot(provider, home, on_missing="keep")
     turn = bot.hear(Answer("Nice."), "My name is Ada.")
     assert (turn.operations, turn.violations, bot.remembered()) == ((), (NO_SNAPSHOT,), [])
     assert not [event for event in events(home, "s") if event["type"] == "observation"]
 
 
-def test_a_snapshot_leaves_nothing_for_rules_to_take(bot: Bot) -> None:
+def test_rules_extract_nothing_when_there_is_a_snapshot(bot: Bot) -> None:
     bot.hear(Told("Nice."), "My name is Ada.")
     assert [origin for _, _, origin in bot.remembered()] == ["user"]
     assert not any("Ada" in content for content, _, _ in bot.remembered())
 
 
-def test_the_models_own_words_take_the_place_of_a_rules(bot: Bot) -> None:
+def test_model_items_replace_items_extracted_by_rules(bot: Bot) -> None:
     bot.hear(Answer("Nice."), "My name is Ada.")
     own = item("name", "The user is called Ada.")
     bot.hear(lambda ask: Answer("Yes." + trailer(ask, core=[own], working=[item("w-1", "Boil eggs.")])))
@@ -149,7 +151,7 @@ def test_the_models_own_words_take_the_place_of_a_rules(bot: Bot) -> None:
     assert len(bot.remembered()) == 2
 
 
-def test_misses_in_a_row_are_counted_over_processes(bot: Bot) -> None:
+def test_consecutive_misses_are_counted_across_processes(bot: Bot) -> None:
     assert [bot.hear(Answer("Hello.")).report.misses for _ in range(2)] == [1, 2]
     bot.restart()
     assert bot.hear(Answer("Hello.")).report.misses == 3
@@ -163,7 +165,7 @@ def test_misses_in_a_row_are_counted_over_processes(bot: Bot) -> None:
     assert bot.hear(Answer("Hello.")).report.misses == 1
 
 
-def test_what_came_of_asking_again_counts(provider: Provider, home: Path) -> None:
+def test_reask_result_decides_whether_a_snapshot_is_missing(provider: Provider, home: Path) -> None:
     bot = Bot(provider, home, on_missing="reask")
 
     def mended(ask: Ask) -> Answer:
@@ -176,7 +178,7 @@ def test_what_came_of_asking_again_counts(provider: Provider, home: Path) -> Non
     assert [status for status, _ in bot.snapshots()] == ["repaired", "missing"]
 
 
-def test_one_warning_a_session_says_what_to_do(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_misses_warn_once_per_session_with_advice(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "ctxwrap")
     for number in range(1, 2 * MANY):
         bot.hear(Answer("Hello."), model="small-1")
@@ -190,7 +192,7 @@ def test_one_warning_a_session_says_what_to_do(bot: Bot, caplog: pytest.LogCaptu
         assert word in warning
 
 
-def test_commands_tell_how_often_snapshots_are_missing(bot: Bot) -> None:
+def test_cli_commands_show_missing_snapshot_counts(bot: Bot) -> None:
     bot.hear(Told(), model="good")
     assert "no snapshot" not in bot.told("sessions")
     assert "1 requested" in bot.told("show", "s")
@@ -220,7 +222,7 @@ def test_commands_tell_how_often_snapshots_are_missing(bot: Bot) -> None:
     }
 
 
-def test_a_log_with_misses_is_whole_and_can_be_carried(bot: Bot, tmp_path: Path) -> None:
+def test_log_with_misses_verifies_and_rebuilds(bot: Bot, tmp_path: Path) -> None:
     for answer in (Answer("Hello."), Told(), Answer("Hello.")):
         bot.hear(answer)
     assert "missing" in bot.told("tail", "s", "--events")
@@ -237,7 +239,7 @@ EVENTS = st.lists(st.tuples(STATUSES, st.sampled_from(["a", "b"]), st.booleans()
 
 
 @given(EVENTS, st.integers(0, 20))
-def test_the_counts_are_those_of_the_log_wherever_a_checkpoint_lies(told: list[tuple[str, str, bool]], at: int) -> None:
+def test_snapshot_counts_do_not_depend_on_the_checkpoint(told: list[tuple[str, str, bool]], at: int) -> None:
     compliance = Compliance()
     for number, (status, model, due) in enumerate(told):
         if number == at:
@@ -254,7 +256,7 @@ def test_the_counts_are_those_of_the_log_wherever_a_checkpoint_lies(told: list[t
     assert compliance.in_a_row == sum(status == "missing" for status, _ in since)
 
 
-def test_any_number_of_models_takes_a_bounded_room() -> None:
+def test_snapshot_counts_per_model_are_bounded() -> None:
     compliance = Compliance()
     for number in range(200):
         compliance.take({"type": "snapshot", "status": "clean", "model": f"m{number}", "due": True})

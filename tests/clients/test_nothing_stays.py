@@ -28,7 +28,7 @@ def left(streams: "list[weakref.ref[Any]]") -> int:
 
 @pytest.mark.parametrize("mode", ["enabled", "disabled"])
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_tasks_that_end_with_an_error(provider: Provider, home: Path, ending: str, mode: str) -> None:
+def test_failed_tasks_keep_no_stream_alive(provider: Provider, home: Path, ending: str, mode: str) -> None:
     provider.answer = lambda _: ENDINGS[ending]
     streams: list[weakref.ref[Any]] = []
 
@@ -50,7 +50,7 @@ def test_tasks_that_end_with_an_error(provider: Provider, home: Path, ending: st
     assert left(streams) == 0
 
 
-def test_threads_that_keep_their_error(provider: Provider, home: Path) -> None:
+def test_threads_that_keep_their_error_keep_no_stream_alive(provider: Provider, home: Path) -> None:
     provider.answer = lambda _: ENDINGS["cut"]
     streams: list[weakref.ref[Any]] = []
     client: Any = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0), store=home)

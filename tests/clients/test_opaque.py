@@ -60,7 +60,7 @@ def lists(params: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 @pytest.mark.parametrize("params", ALL_PARAMS, ids=lambda params: params.__name__)
-def test_every_shape_arrives_as_the_sdk_s_walk_would_leave_it(params: Any) -> None:
+def test_hidden_arguments_equal_the_sdks_transformed_arguments(params: Any) -> None:
     seen = 0
     for name, value in lists(params):
         keywords = {"model": "m", name: value}
@@ -120,13 +120,13 @@ async def test_a_disabled_call_sends_what_the_bare_client_sends(desk: Desk, make
 
 
 @pytest.mark.parametrize("value", [cyclic(), [{1: "one"}], [b"bytes"], "text", [type("Text", (str,), {})("text")]])
-def test_what_is_not_plain_json_is_left_to_the_sdk(value: Any) -> None:
+def test_arguments_that_are_not_plain_json_are_not_hidden(value: Any) -> None:
     keywords = {"messages": value}
     hide(keywords, HIDDEN)
     assert keywords["messages"] is value
 
 
-def test_what_the_caller_changes_later_does_not_reach_the_request() -> None:
+def test_later_changes_by_the_caller_do_not_reach_the_request() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "before"}]}, {"role": "user", "content": "one"}]
     before = json.dumps(messages)
     keywords: dict[str, Any] = {"messages": messages}
@@ -135,7 +135,7 @@ def test_what_the_caller_changes_later_does_not_reach_the_request() -> None:
     assert json.dumps(revealed(keywords)["messages"]) == before
 
 
-def test_a_wrapped_call_does_not_walk_its_messages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrapped_call_skips_the_sdks_transform_of_messages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
     walk = _transform._transform_recursive
 
@@ -163,7 +163,7 @@ async def _nothing() -> None:
     pass
 
 
-def test_who_is_around_the_sdk_s_method_sees_the_messages() -> None:
+def test_instrumented_sdk_methods_receive_plain_messages() -> None:
     @wraps(Completions.create)
     def instrumented(self: Any, **keywords: Any) -> Any:
         return Completions.create(self, **keywords)

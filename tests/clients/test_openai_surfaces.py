@@ -128,7 +128,7 @@ MAIN = {**MAIN_CHAT, **MAIN_TEXT, **MAIN_RESPONSES}
 
 @each_of(SURFACES)
 @both
-async def test_every_surface_shows_what_the_bare_client_shows(desk: Desk, surface: Surface) -> None:
+async def test_every_surface_gives_the_bare_clients_result(desk: Desk, surface: Surface) -> None:
     await assert_alike(desk, surface)
     assert modes_sent(desk) == {"enabled"}
     assert said(desk.home, "s")[:2] == HELLO
@@ -141,21 +141,21 @@ COMPRESSED = named(
 
 @each_of(COMPRESSED)
 @both
-async def test_a_compressed_answer_shows_the_same(desk: Desk, surface: Surface) -> None:
+async def test_compressed_reply_equals_the_bare_clients(desk: Desk, surface: Surface) -> None:
     desk.answer(Told(TEXT, gzip=True))
     await assert_alike(desk, surface)
 
 
 @each_of(named(chat_create, chat_stream, text_stream, response_stream))
 @both
-async def test_text_with_white_space_and_other_scripts_comes_through_whole(desk: Desk, surface: Surface) -> None:
+async def test_text_with_whitespace_and_other_scripts_is_unchanged(desk: Desk, surface: Surface) -> None:
     desk.answer(Told("  Erste Zeile\n\n\tzweite — 日本語 🙂 <b>\n\nSchluss\n\nEnde"))
     await assert_alike(desk, surface)
 
 
 @each_of(STREAMS)
 @both
-async def test_a_stream_cut_anywhere_shows_the_same_text(desk: Desk, surface: Surface) -> None:
+async def test_stream_text_is_the_same_for_any_chunking(desk: Desk, surface: Surface) -> None:
     desk.answer(letter_by_letter)
     wrapped = await looked(desk.wrapped(), surface)
     assert_clean(*wrapped.texts)
@@ -175,7 +175,7 @@ def streamed_text(views: Views) -> str:
 
 @each_of({**MAIN_CHAT, **MAIN_TEXT})
 @both
-async def test_every_choice_is_stripped_and_the_first_counts(desk: Desk, surface: Surface) -> None:
+async def test_every_choice_loses_its_trailer_and_the_first_one_is_applied(desk: Desk, surface: Surface) -> None:
     def two(ask: Ask) -> Answer:
         first, second = Told("One.")(ask), Told("Two.")(ask)
         return Answer(first.text, others=(second,))
@@ -244,7 +244,7 @@ async def test_the_tokens_of_a_response_join_to_its_text(desk: Desk) -> None:
 
 @each_of({**MAIN_CHAT, **MAIN_RESPONSES})
 @both
-async def test_what_a_model_thought_is_left_alone(desk: Desk, surface: Surface) -> None:
+async def test_reasoning_is_unchanged(desk: Desk, surface: Surface) -> None:
     desk.answer(Told(TEXT, reasoning="The user wants a greeting."))
     wrapped = await assert_alike(desk, surface)
     assert "wants a g" in "".join(map(str, wrapped.texts))
@@ -276,9 +276,7 @@ UNNATURAL = [
 
 @pytest.mark.parametrize(("finish", "surface"), UNNATURAL)
 @both
-async def test_the_trailer_of_a_reply_that_was_stopped_changes_nothing(
-    desk: Desk, surface: Surface, finish: str
-) -> None:
+async def test_trailer_of_a_stopped_reply_is_not_applied(desk: Desk, surface: Surface, finish: str) -> None:
     desk.answer(Told(TEXT, finish=finish))
     await assert_alike(desk, surface)
     assert said(desk.home, "s") == HELLO
@@ -287,7 +285,7 @@ async def test_the_trailer_of_a_reply_that_was_stopped_changes_nothing(
 
 @each_of({**MAIN_CHAT, **MAIN_TEXT, **named(response_create, response_stream)})
 @both
-async def test_half_a_trailer_is_not_shown(desk: Desk, surface: Surface) -> None:
+async def test_partial_trailer_is_not_shown(desk: Desk, surface: Surface) -> None:
     def stopped(ask: Ask) -> Answer:
         text = Told(TEXT)(ask).text
         return Answer(text if text == TEXT else text[: len(text) - 40], finish="length")
@@ -404,7 +402,7 @@ STRUCTURED = named(
 
 @each_of(STRUCTURED)
 @both
-async def test_structured_output_gets_context_and_is_asked_for_no_trailer(desk: Desk, surface: Surface) -> None:
+async def test_structured_output_gets_context_and_no_trailer_request(desk: Desk, surface: Surface) -> None:
     desk.answer(Told(PARIS))
     await assert_alike(desk, surface)
     assert modes_sent(desk) == {"readonly"}
@@ -412,7 +410,7 @@ async def test_structured_output_gets_context_and_is_asked_for_no_trailer(desk: 
 
 
 @both
-async def test_a_parsed_reply_says_that_it_was_readonly(desk: Desk) -> None:
+async def test_parsed_reply_reports_readonly_mode(desk: Desk) -> None:
     desk.answer(Told(PARIS))
     client = desk.wrapped()
     replies = [
@@ -440,7 +438,7 @@ RESPONSE_TOOLS: dict[str, Any] = {"tools": [{"type": "function", **WEATHER}]}
     ],
 )
 @both
-async def test_tool_calls_come_through_as_they_are(desk: Desk, surface: Surface, tools: Any, text: str) -> None:
+async def test_tool_calls_are_unchanged(desk: Desk, surface: Surface, tools: Any, text: str) -> None:
     desk.answer(Told(text, tool_calls=(CALL,)))
     await assert_alike(desk, surface, **tools)
     answer = messages(desk.home, "s")[-1]
@@ -614,7 +612,7 @@ STORED = named(
 
 @each_of(STORED)
 @both
-async def test_what_the_provider_stored_comes_back_without_a_trailer(desk: Desk, surface: Surface) -> None:
+async def test_stored_replies_are_retrieved_without_a_trailer(desk: Desk, surface: Surface) -> None:
     await assert_alike(desk, surface)
     assert modes_sent_by_posts(desk) == {"enabled"}
 
@@ -670,7 +668,7 @@ async def test_a_coroutine_function_stays_one(desk: Desk) -> None:
 
 
 @both
-async def test_wrapping_twice_is_wrapping_once(desk: Desk) -> None:
+async def test_wrapping_a_wrapped_client_changes_nothing(desk: Desk) -> None:
     wrapped = desk.wrapped()
     assert ctxwrap.wrap(wrapped) is wrapped
     other = ctxwrap.wrap(wrapped, session="other")
@@ -723,7 +721,7 @@ async def test_a_copy_with_its_own_http_client_sends_through_it(desk: Desk) -> N
 
 @sync_only
 @both
-async def test_an_httpx2_client_is_as_good(desk: Desk) -> None:
+async def test_httpx2_client_is_supported(desk: Desk) -> None:
     pytest.importorskip("httpx2")
     if not hasattr(openai, "DefaultHttpx2Client"):
         pytest.skip(f"openai {openai.__version__} takes no httpx2 client")
@@ -764,7 +762,7 @@ ASKED = [
 
 @pytest.mark.parametrize(("surface", "asked"), ASKED)
 @both
-async def test_what_the_caller_passed_is_never_changed(desk: Desk, surface: Surface, asked: dict[str, Any]) -> None:
+async def test_arguments_of_the_caller_are_not_changed(desk: Desk, surface: Surface, asked: dict[str, Any]) -> None:
     desk.answer(Told(PARIS))
     given = {**copy.deepcopy(asked), "extra_body": {"own": {"x": [1]}}, "extra_headers": {"x-own": "1"}}
     before = copy.deepcopy(given)
@@ -786,7 +784,7 @@ async def test_messages_may_be_any_iterable(desk: Desk, kind: Callable[[Any], An
 
 
 @both
-async def test_turn_of_knows_nothing_of_foreign_objects(desk: Desk) -> None:
+async def test_turn_of_a_foreign_object_is_none(desk: Desk) -> None:
     bare = desk.bare()
     stream = await got(bare.chat.completions.create(**CHAT, stream=True))
     raw = await got(bare.chat.completions.with_raw_response.create(**CHAT))
@@ -871,7 +869,7 @@ RESULTS = (
 
 @pytest.mark.parametrize("result", RESULTS)
 @both
-async def test_turn_of_tells_what_was_done_for_a_result(desk: Desk, result: Callable[[Any], Any]) -> None:
+async def test_turn_of_returns_the_record_of_a_results_turn(desk: Desk, result: Callable[[Any], Any]) -> None:
     turn = turn_of(await result(desk.wrapped()))
     assert turn is not None
     assert (turn.mode, turn.session, turn.tenant, turn.agent, turn.round) == ("enabled", "s", "default", "default", 1)
@@ -882,7 +880,7 @@ async def test_turn_of_tells_what_was_done_for_a_result(desk: Desk, result: Call
 
 
 @both
-async def test_what_the_model_remembered_is_shown_to_it_again(desk: Desk) -> None:
+async def test_memory_of_one_call_is_in_the_next_request(desk: Desk) -> None:
     shown: list[Any] = []
 
     def looking(ask: Ask) -> Answer:
@@ -912,7 +910,7 @@ METHODS_TO_CALL = {
     [*((surface, "context_mode") for surface in METHODS_TO_CALL.values()), (chat_create, "contextMode")],
 )
 @both
-async def test_a_call_names_its_session_and_mode(desk: Desk, surface: Surface, keyword: str) -> None:
+async def test_call_accepts_session_and_mode(desk: Desk, surface: Surface, keyword: str) -> None:
     desk.answer(Told(PARIS))
     await looked(desk.bare(), surface)
     client = desk.wrapped()
@@ -935,7 +933,7 @@ NAMED_BY_HEADERS = [
 
 @pytest.mark.parametrize(("surface", "headers"), NAMED_BY_HEADERS)
 @both
-async def test_a_call_s_headers_name_session_and_mode(desk: Desk, surface: Surface, headers: dict[str, str]) -> None:
+async def test_headers_of_a_call_set_session_and_mode(desk: Desk, surface: Surface, headers: dict[str, str]) -> None:
     await looked(desk.wrapped(), surface, extra_headers={**headers, "x-own": "1"})
     assert said(desk.home, "own") == HELLO
     assert modes_sent(desk) == {"readonly"}
@@ -945,7 +943,7 @@ async def test_a_call_s_headers_name_session_and_mode(desk: Desk, surface: Surfa
 
 @pytest.mark.parametrize(("surface", "headers"), NAMED_BY_HEADERS)
 @both
-async def test_a_client_s_headers_name_session_and_mode(desk: Desk, surface: Surface, headers: dict[str, str]) -> None:
+async def test_headers_of_a_client_set_session_and_mode(desk: Desk, surface: Surface, headers: dict[str, str]) -> None:
     options = {"default_headers": {**headers, "x-own": "1"}}
     for client in (desk.wrapped(options=options), desk.wrapped().with_options(**options)):
         await looked(client, surface)
@@ -956,7 +954,7 @@ async def test_a_client_s_headers_name_session_and_mode(desk: Desk, surface: Sur
 
 
 @both
-async def test_requests_that_are_no_chat_lose_the_private_headers_too(desk: Desk) -> None:
+async def test_other_requests_do_not_send_ctxwrap_headers(desk: Desk) -> None:
     own = {"x-ctxwrap-session": "own", "x-ctxwrap-mode": "shadow"}
     client = desk.wrapped(options={"default_headers": own})
     assert [model.id async for model in each(await got(client.models.list()))] == ["practice"]
@@ -972,7 +970,7 @@ def assert_no_private_headers(requests: list[RecordedRequest]) -> None:
 
 
 @both
-async def test_a_call_s_word_comes_before_using_and_that_before_wrap(desk: Desk) -> None:
+async def test_settings_of_the_call_override_using_and_using_overrides_wrap(desk: Desk) -> None:
     client = desk.wrapped(session="of-wrap", context_mode="readonly")
     turns = [turn_of(await as_reply(client))]
     with ctxwrap.using(session="of-using", context_mode="shadow"):
@@ -994,7 +992,7 @@ async def test_a_call_s_word_comes_before_using_and_that_before_wrap(desk: Desk)
 
 
 @both
-async def test_inner_blocks_add_to_outer_ones(desk: Desk) -> None:
+async def test_nested_using_blocks_combine(desk: Desk) -> None:
     client = desk.wrapped()
 
     async def names() -> tuple[str, ...]:
@@ -1016,7 +1014,7 @@ def session_of(client: Any) -> str:
 
 @sync_only
 @both
-async def test_a_thread_has_the_session_that_is_carried_into_it_and_no_other(desk: Desk) -> None:
+async def test_thread_gets_the_session_of_using_only_through_carry(desk: Desk) -> None:
     client = desk.wrapped()
     with ThreadPoolExecutor(1) as pool:
         for name in ("first", "second"):
@@ -1141,7 +1139,7 @@ async def test_a_misspelt_name_of_using_is_an_error(desk: Desk, names: dict[str,
 
 
 @both
-async def test_a_keyword_nobody_knows_is_the_sdk_s_error(desk: Desk) -> None:
+async def test_unknown_keyword_raises_the_sdks_error(desk: Desk) -> None:
     with pytest.raises(TypeError, match="sesion"):
         await got(desk.wrapped().chat.completions.create(**CHAT, sesion="own"))
     assert desk.provider.seen == []
@@ -1149,7 +1147,7 @@ async def test_a_keyword_nobody_knows_is_the_sdk_s_error(desk: Desk) -> None:
 
 @pytest.mark.parametrize("session", ["", "x" * 2000])
 @both
-async def test_a_session_that_cannot_be_a_name_sends_nothing(desk: Desk, session: str) -> None:
+async def test_invalid_session_name_raises_and_sends_nothing(desk: Desk, session: str) -> None:
     with pytest.raises(ctxwrap.InvalidId):
         await got(desk.wrapped().chat.completions.create(**CHAT, session=session))
     assert desk.provider.seen == []
@@ -1157,7 +1155,7 @@ async def test_a_session_that_cannot_be_a_name_sends_nothing(desk: Desk, session
 
 @each_of(named(chat_create, chat_stream, chat_helper, chat_raw, response_create, text_create))
 @both
-async def test_without_a_session_the_call_goes_through_bare_with_one_warning(desk: Desk, surface: Surface) -> None:
+async def test_call_without_a_session_warns_once_and_runs_unwrapped(desk: Desk, surface: Surface) -> None:
     await looked(desk.bare(), surface)
     client = desk.wrapped(session=None)
     with warnings.catch_warnings(record=True) as caught:
@@ -1172,7 +1170,7 @@ async def test_without_a_session_the_call_goes_through_bare_with_one_warning(des
 
 
 @both
-async def test_without_a_session_the_turn_says_so(desk: Desk) -> None:
+async def test_turn_of_a_call_without_a_session_reports_it(desk: Desk) -> None:
     client = desk.wrapped(session=None)
     with pytest.warns(ctxwrap.NoSessionWarning):
         turns = [turn_of(await result(client)) for result in (as_reply, as_stream, as_raw, as_response)]
@@ -1182,7 +1180,7 @@ async def test_without_a_session_the_turn_says_so(desk: Desk) -> None:
 
 
 @both
-async def test_disabled_without_a_session_warns_of_nothing(desk: Desk) -> None:
+async def test_disabled_call_without_a_session_does_not_warn(desk: Desk) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reply = await as_reply(desk.wrapped(session=None, context_mode="disabled"))
@@ -1264,7 +1262,7 @@ async def test_disabled_and_shadow_change_no_byte_in_either_direction(
 
 @pytest.mark.parametrize("ask", [raw_bytes_of_chat, raw_bytes_of_chat_stream, raw_bytes_of_response_stream])
 @both
-async def test_disabled_reads_along_in_a_compressed_answer(desk: Desk, ask: Callable[..., Any]) -> None:
+async def test_disabled_call_records_a_compressed_reply(desk: Desk, ask: Callable[..., Any]) -> None:
     desk.answer(Told(PARIS, gzip=True))
     expected = await ask(desk.bare())
     assert await ask(desk.wrapped(context_mode="disabled")) == expected
@@ -1273,7 +1271,7 @@ async def test_disabled_reads_along_in_a_compressed_answer(desk: Desk, ask: Call
 
 @each_of({**STREAMS, **named(chat_create, chat_raw_stream, chat_copy, chat_parse)})
 @both
-async def test_disabled_shows_and_sends_what_the_bare_client_does(desk: Desk, surface: Surface) -> None:
+async def test_disabled_call_equals_the_bare_clients_request_and_result(desk: Desk, surface: Surface) -> None:
     desk.answer(Told(PARIS))
     bare = await looked(desk.bare(), surface)
     wrapped = await looked(desk.wrapped(context_mode="disabled"), surface)
@@ -1284,7 +1282,7 @@ async def test_disabled_shows_and_sends_what_the_bare_client_does(desk: Desk, su
 @pytest.mark.parametrize("mode", ["disabled", "shadow"])
 @pytest.mark.parametrize("ask", [raw_bytes_of_chat, raw_bytes_of_chat_stream, raw_bytes_of_response_stream])
 @both
-async def test_disabled_and_shadow_leave_an_answer_alone_that_looks_like_a_trailer(
+async def test_disabled_and_shadow_keep_a_reply_that_looks_like_a_trailer(
     desk: Desk, ask: Callable[..., Any], mode: str
 ) -> None:
     text = f'{TEXT}\n\n{SEPARATOR}\n{{"version": "2.2"}}'
@@ -1349,7 +1347,7 @@ async def test_readonly_shows_context_and_asks_for_no_trailer(desk: Desk, surfac
 
 @each_of(named(chat_create, chat_stream, text_create, response_stream))
 @both
-async def test_a_trailer_nobody_asked_for_is_not_shown_and_not_applied(desk: Desk, surface: Surface) -> None:
+async def test_unrequested_trailer_is_not_shown_and_not_applied(desk: Desk, surface: Surface) -> None:
     desk.provider.answer = lambda ask: Answer(TEXT + trailer(ask))
     bare = await looked(desk.bare(), surface)
     wrapped = await looked(desk.wrapped(context_mode="readonly"), surface)
@@ -1388,7 +1386,7 @@ async def test_a_retry_is_one_turn(desk: Desk, surface: Surface) -> None:
 
 
 @both
-async def test_a_call_made_again_after_an_error_is_the_same_round(desk: Desk) -> None:
+async def test_call_repeated_after_an_error_stays_in_its_round(desk: Desk) -> None:
     desk.provider.answer = after_failures(Told(TEXT), Failure(400))
     client = desk.wrapped()
     with pytest.raises(openai.BadRequestError):
@@ -1435,7 +1433,7 @@ def assert_logged_as_failed(desk: Desk) -> None:
     ],
 )
 @both
-async def test_an_error_is_the_one_the_bare_client_raises(desk: Desk, surface: Surface, status: int) -> None:
+async def test_provider_error_equals_the_bare_clients_error(desk: Desk, surface: Surface, status: int) -> None:
     desk.script(Failure(status, "no tea left", param="tea", code="empty", headers={"x-own": "1"}))
     expected = await failure_of(desk.bare(), surface)
     assert (expected["status_code"], expected["code"]) == (status, "empty")
@@ -1514,7 +1512,7 @@ async def left(stream: Any) -> Any:
 @pytest.mark.parametrize("how", ["error_after", "cut_after"])
 @each_of(STREAMS)
 @both
-async def test_a_stream_that_breaks_breaks_as_for_the_bare_client(desk: Desk, surface: Surface, how: str) -> None:
+async def test_broken_stream_equals_the_bare_clients(desk: Desk, surface: Surface, how: str) -> None:
     desk.answer(Told(TEXT, **{how: 1}))
     bare, bare_error = await broken(desk.bare(), surface)
     wrapped, error = await broken(desk.wrapped(), surface)
@@ -1538,7 +1536,7 @@ async def broken(client: Any, surface: Surface) -> tuple[Views, Exception | None
 
 @each_of(named(as_left_chat, as_left_helper, as_left_text, as_left_response))
 @both
-async def test_a_stream_the_caller_leaves_is_logged_as_left(desk: Desk, surface: Callable[[Any], Any]) -> None:
+async def test_stream_left_by_the_caller_is_logged_as_cancelled(desk: Desk, surface: Callable[[Any], Any]) -> None:
     stream = await surface(desk.wrapped())
     assert said(desk.home, "s")[0] == ("user", SAID)
     assert events(desk.home, "s")[-1]["status"] == "cancelled"

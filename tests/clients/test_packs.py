@@ -66,7 +66,7 @@ def text_sent(body: dict[str, Any]) -> str:
     return "\n\n".join(block["text"] for part in texts for block in part)
 
 
-def test_the_hash_is_that_of_what_the_provider_got(provider: Provider, client: Any, home: Path) -> None:
+def test_recorded_hash_equals_the_hash_of_the_openai_request(provider: Provider, client: Any, home: Path) -> None:
     for said in ("My name is Ada.", "What is my name?"):
         turn = ctxwrap.turn_of(ask(client, said))
         assert turn is not None
@@ -74,7 +74,7 @@ def test_the_hash_is_that_of_what_the_provider_got(provider: Provider, client: A
     assert pack_of(ctxwrap.open_store(home), key_for("s")).sha256 == turn.report.sha256
 
 
-def test_the_hash_of_anthropic_as_well(provider: Provider, home: Path) -> None:
+def test_recorded_hash_equals_the_hash_of_the_anthropic_request(provider: Provider, home: Path) -> None:
     bare = anthropic.Anthropic(api_key="k", base_url=provider.anthropic_url)
     client = ctxwrap.wrap(bare, store=home, session="s")
     for said in ("My name is Ada.", "What is my name?"):
@@ -84,7 +84,7 @@ def test_the_hash_of_anthropic_as_well(provider: Provider, home: Path) -> None:
         assert turn.report.sha256 == body_hash(provider.seen[-1].json)
 
 
-def test_the_files_show_exactly_what_was_sent(provider: Provider, client: Any, home: Path) -> None:
+def test_pack_files_show_exactly_what_was_sent(provider: Provider, client: Any, home: Path) -> None:
     ask(client, f"My name is Ada. {HOSTILE}")
     pin(home, "style.md", f"Always be brief. {HOSTILE}")
     ask(client, "What is my name?")
@@ -98,7 +98,7 @@ def test_the_files_show_exactly_what_was_sent(provider: Provider, client: Any, h
     assert told["budget"]["used"] <= told["budget"]["effective"]
 
 
-def test_an_earlier_pack_is_told_again_as_it_was(provider: Provider, client: Any, home: Path) -> None:
+def test_earlier_pack_is_reproduced_exactly(provider: Provider, client: Any, home: Path) -> None:
     ask(client, "My name is Ada.")
     pin(home, "style.md", "Always be brief.")
     for said in ("I like tea.", "I have a cat."):
@@ -111,7 +111,7 @@ def test_an_earlier_pack_is_told_again_as_it_was(provider: Provider, client: Any
         assert "\n\n".join(block.text for block in view.blocks) == text
 
 
-def test_an_earlier_pack_has_the_words_of_its_time(
+def test_earlier_pack_keeps_the_protocol_text_of_its_time(
     provider: Provider, client: Any, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(client, "My name is Ada.")
@@ -131,7 +131,7 @@ def test_an_earlier_pack_has_the_words_of_its_time(
         assert "\n\n".join(blocks_in(shown.output)) == sent
 
 
-def test_a_preview_is_what_the_call_then_sends(provider: Provider, client: Any, home: Path) -> None:
+def test_preview_equals_the_request_sent_next(provider: Provider, client: Any, home: Path) -> None:
     ask(client, "My name is Ada.")
     before = sorted((path, path.read_bytes()) for path in home.rglob("*") if path.is_file())
     messages = [{"role": "system", "content": "You are kind."}, {"role": "user", "content": "What is my name?"}]
@@ -150,14 +150,14 @@ def without_time(value: Any) -> str:
     return "".join(character for character in text.replace("\\", "") if not character.isdigit())
 
 
-def test_a_preview_of_a_new_session_makes_none(provider: Provider, client: Any, home: Path) -> None:
+def test_preview_does_not_create_a_session(provider: Provider, client: Any, home: Path) -> None:
     view = ctxwrap.preview(client, session="new", model="gpt-4o", messages=[{"role": "user", "content": "Hi"}])
     assert [block.name for block in view.blocks] == ["protocol", "message", "state", "reminder"]
     assert list(home.rglob("messages.jsonl")) == []
     assert provider.seen == []
 
 
-def test_a_preview_needs_a_wrapped_client_and_a_session(provider: Provider, home: Path) -> None:
+def test_preview_requires_a_wrapped_client_and_a_session(provider: Provider, home: Path) -> None:
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
     with pytest.raises(UnsupportedClient, match="wrapped"):
         ctxwrap.preview(bare, model="m", messages=[])
@@ -165,7 +165,7 @@ def test_a_preview_needs_a_wrapped_client_and_a_session(provider: Provider, home
         ctxwrap.preview(ctxwrap.wrap(bare, store=home), model="m", messages=[])
 
 
-def test_the_command_shows_a_pack(provider: Provider, client: Any, home: Path) -> None:
+def test_pack_command_shows_a_pack(provider: Provider, client: Any, home: Path) -> None:
     ask(client, "My name is Ada.")
     ask(client, "What is my name?")
 
@@ -185,13 +185,13 @@ def test_the_command_shows_a_pack(provider: Provider, client: Any, home: Path) -
     assert "nobody" in missing.output
 
 
-def test_a_session_without_a_pack_says_so(provider: Provider, client: Any, home: Path) -> None:
+def test_session_without_a_pack_raises_not_found(provider: Provider, client: Any, home: Path) -> None:
     ask(client, "Hi", extra_headers={"x-ctxwrap-mode": "disabled"})
     with pytest.raises(NotFound, match="no pack"):
         pack_of(ctxwrap.open_store(home), key_for("s"))
 
 
-def test_a_budget_beside_the_log_is_respected(provider: Provider, client: Any, home: Path) -> None:
+def test_budget_file_of_the_session_sets_the_budget(provider: Provider, client: Any, home: Path) -> None:
     for at in range(6):
         ask(client, f"{at} " + "word " * 200)
     (directory(home) / "context" / "budget").write_text("1500\n")
@@ -205,7 +205,7 @@ def test_a_budget_beside_the_log_is_respected(provider: Provider, client: Any, h
     assert turn.report.budget["set_by"] == "settings", "one that makes no sense is passed over"
 
 
-def test_a_fact_from_long_ago_is_found_when_it_is_asked_for(provider: Provider, client: Any) -> None:
+def test_old_fact_is_retrieved_when_the_user_asks_for_it(provider: Provider, client: Any) -> None:
     provider.answer = Told("Noted.")
     ask(client, "The word for the vault is Xanadu-7, by the way.")
     for at in range(60):
@@ -232,14 +232,14 @@ def speak_of_cats(provider: Provider, client: Any) -> tuple[list[float], set[str
     return shares[15:], set(systems)
 
 
-def test_small_requests_begin_alike_while_memory_outgrows_them(provider: Provider, client: Any) -> None:
+def test_small_requests_keep_a_common_prefix_as_memory_grows(provider: Provider, client: Any) -> None:
     shares, systems = speak_of_cats(provider, client)
     assert min(shares) > 0.5, shares
     assert len(systems) == 1
     assert "Tom10" in ask(client, "What do you know about me?").choices[0].message.content
 
 
-def test_epochs_keep_the_beginning_of_requests(provider: Provider, home: Path) -> None:
+def test_epochs_keep_the_prefix_of_requests_stable(provider: Provider, home: Path) -> None:
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
     client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)
     shares, systems = speak_of_cats(provider, client)
@@ -248,7 +248,7 @@ def test_epochs_keep_the_beginning_of_requests(provider: Provider, home: Path) -
     assert "Tom13" in ask(client, "What do you know about me?").choices[0].message.content
 
 
-def test_a_forgotten_fact_is_in_no_pack(provider: Provider, client: Any, home: Path) -> None:
+def test_forgotten_fact_is_removed_from_all_packs(provider: Provider, client: Any, home: Path) -> None:
     secret = "The user's number is 4711-XANADU."
 
     def remembers(request: Ask) -> Answer:

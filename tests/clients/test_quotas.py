@@ -48,7 +48,7 @@ def tree(home: Path) -> dict[str, bytes]:
     ],
     ids=["entries", "characters", "entry", "parts"],
 )
-def test_a_call_beyond_a_quota_raises_and_leaves_nothing(
+def test_call_beyond_a_quota_raises_and_writes_nothing(
     wrapped: Wrapped, provider: Provider, home: Path, quotas: Quotas, text: Any, told: str
 ) -> None:
     client = wrapped(quotas=quotas)
@@ -62,7 +62,7 @@ def test_a_call_beyond_a_quota_raises_and_leaves_nothing(
     assert len(provider.seen) == sent
 
 
-def test_what_is_in_the_log_already_is_not_counted_again(wrapped: Wrapped, home: Path) -> None:
+def test_resent_history_is_not_counted_twice(wrapped: Wrapped, home: Path) -> None:
     client, said = wrapped(quotas=Quotas(entries=6)), []
     for each in ("One.", "Two.", "Three."):
         said.append({"role": "user", "content": each})
@@ -73,7 +73,7 @@ def test_what_is_in_the_log_already_is_not_counted_again(wrapped: Wrapped, home:
         ask(client)
 
 
-def test_the_last_answer_may_be_as_long_as_it_is(wrapped: Wrapped, home: Path) -> None:
+def test_last_reply_may_exceed_the_character_quota(wrapped: Wrapped, home: Path) -> None:
     client = wrapped(quotas=Quotas(characters=5))
     assert ask(client).choices[0].message.content == "Hello, world."
     assert [message["content"] for message in messages(home, "s")] == ["Hi.", "Hello, world."]
@@ -81,14 +81,14 @@ def test_the_last_answer_may_be_as_long_as_it_is(wrapped: Wrapped, home: Path) -
         ask(client)
 
 
-def test_a_new_client_knows_what_a_session_holds(wrapped: Wrapped) -> None:
+def test_new_client_counts_the_sessions_existing_entries(wrapped: Wrapped) -> None:
     ask(wrapped())
     with pytest.raises(QuotaExceeded):
         ask(wrapped(quotas=Quotas(entries=3)))
     ask(wrapped(quotas=Quotas(entries=4)))
 
 
-def test_a_session_that_may_not_begin_leaves_nothing(wrapped: Wrapped, provider: Provider, home: Path) -> None:
+def test_refused_first_call_creates_no_session(wrapped: Wrapped, provider: Provider, home: Path) -> None:
     with pytest.raises(QuotaExceeded):
         ask(wrapped(quotas=Quotas(entry_characters=2)))
     assert not list(home.rglob("meta.json"))
@@ -96,7 +96,7 @@ def test_a_session_that_may_not_begin_leaves_nothing(wrapped: Wrapped, provider:
 
 
 @pytest.mark.parametrize("place", ["files", "memory"])
-def test_a_tenant_has_so_many_sessions(wrapped: Wrapped, home: Path, place: str) -> None:
+def test_number_of_sessions_per_tenant_is_limited(wrapped: Wrapped, home: Path, place: str) -> None:
     store = home if place == "files" else MemoryStore()
     client = wrapped(quotas=Quotas(memories=2), store=store, tenant="acme")
     ask(client, session="a")
@@ -112,7 +112,7 @@ def test_a_tenant_has_so_many_sessions(wrapped: Wrapped, home: Path, place: str)
     assert not list(home.rglob("acme/agent/default/session/c"))
 
 
-def test_strangers_sessions_are_not_looked_at_for_each_call(wrapped: Wrapped) -> None:
+def test_session_count_does_not_scan_the_store_on_each_call(wrapped: Wrapped) -> None:
     class Counting(MemoryStore):
         scans = 0
 
@@ -130,7 +130,7 @@ def test_strangers_sessions_are_not_looked_at_for_each_call(wrapped: Wrapped) ->
     assert store.scans <= 1
 
 
-def test_async_calls_and_other_clients_have_the_same_quotas(wrapped: Wrapped, provider: Provider, home: Path) -> None:
+def test_quotas_apply_to_async_calls_and_other_clients(wrapped: Wrapped, provider: Provider, home: Path) -> None:
     client = wrapped(openai.AsyncOpenAI, quotas=Quotas(entries=1))
     with pytest.raises(QuotaExceeded):
         asyncio.run(ask(client))
@@ -141,7 +141,7 @@ def test_async_calls_and_other_clients_have_the_same_quotas(wrapped: Wrapped, pr
     assert not provider.seen
 
 
-def test_a_quota_is_a_number_of_quotas() -> None:
+def test_invalid_quotas_raise_a_settings_error() -> None:
     bare = openai.OpenAI(api_key="k")
     with pytest.raises(ctxwrap.SettingsError, match=r"quotas must be Quotas\(...\)"):
         ctxwrap.wrap(bare, store=MemoryStore(), quotas={"entries": 1})
@@ -151,7 +151,7 @@ def test_a_quota_is_a_number_of_quotas() -> None:
 
 @examples(50)
 @given(st.lists(st.sampled_from(["begin", "elsewhere", "delete", "later"]), max_size=40))
-def test_one_process_never_goes_beyond_and_others_are_noticed_within_a_minute(steps: list[str]) -> None:
+def test_session_count_is_exact_in_one_process_and_refreshes_within_a_minute(steps: list[str]) -> None:
     there, now = 0, 0.0
     counts, quotas = SessionCounts(lambda _: there, lambda: now), Quotas(memories=5)
     alone = True

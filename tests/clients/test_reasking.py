@@ -279,7 +279,7 @@ STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"
 @on(*DOORS)
 @STREAM
 @at_its_desk
-async def test_an_unusable_snapshot_is_asked_for_again(desk: Desk, stream: bool) -> None:
+async def test_unusable_snapshot_is_reasked(desk: Desk, stream: bool) -> None:
     model = Model(usable)
     desk.opens(model)
     turn = await desk.hear(stream=stream)
@@ -300,7 +300,7 @@ async def test_an_unusable_snapshot_is_asked_for_again(desk: Desk, stream: bool)
 @on(*MAIN)
 @STREAM
 @at_its_desk
-async def test_what_it_costs_is_recorded_and_the_reply_keeps_its_own_usage(desk: Desk, stream: bool) -> None:
+async def test_reask_usage_is_recorded_apart_from_the_replys_usage(desk: Desk, stream: bool) -> None:
     desk.opens(Model(useless, usable), max_reasks=2)
     turn = await desk.hear(stream=stream)
     reasks = desk.events("reask")
@@ -321,7 +321,7 @@ async def test_what_it_costs_is_recorded_and_the_reply_keeps_its_own_usage(desk:
 
 @on(*SDKS, "responses", "litellm")
 @at_its_desk
-async def test_the_second_question_shows_the_first_answer(desk: Desk) -> None:
+async def test_second_reask_includes_the_first_reasks_answer(desk: Desk) -> None:
     model = Model(useless, usable)
     desk.opens(model, max_reasks=2)
     turn = await desk.hear(stream=False)
@@ -336,9 +336,7 @@ async def test_the_second_question_shows_the_first_answer(desk: Desk) -> None:
 @STREAM
 @pytest.mark.parametrize("limit", [0, 1, 2])
 @at_its_desk
-async def test_it_asks_as_often_as_it_may_and_then_leaves_memory_as_it_was(
-    desk: Desk, stream: bool, limit: int
-) -> None:
+async def test_exhausted_reasks_leave_memory_unchanged(desk: Desk, stream: bool, limit: int) -> None:
     model = Model(*[useless] * 3)
     desk.opens(model, max_reasks=limit)
     turn = await desk.hear(stream=stream)
@@ -354,7 +352,7 @@ async def test_it_asks_as_often_as_it_may_and_then_leaves_memory_as_it_was(
 @on(*MAIN)
 @STREAM
 @at_its_desk
-async def test_a_question_that_fails_is_not_repeated_and_changes_nothing(desk: Desk, stream: bool) -> None:
+async def test_failed_reask_is_not_repeated_and_changes_no_memory(desk: Desk, stream: bool) -> None:
     model = Model(failing)
     desk.opens(model, max_reasks=2)
     turn = await desk.hear(stream=stream)
@@ -379,7 +377,7 @@ async def test_a_question_that_fails_is_not_repeated_and_changes_nothing(desk: D
     ids=["empty", "prose", "cut", "tool call"],
 )
 @at_its_desk
-async def test_an_answer_that_is_no_snapshot_is_none(desk: Desk, stream: bool, answer: Answer) -> None:
+async def test_reask_answer_without_a_snapshot_is_rejected(desk: Desk, stream: bool, answer: Answer) -> None:
     desk.opens(Model(lambda _: answer))
     turn = await desk.hear(stream=stream)
     assert desk.text == TEXT
@@ -389,7 +387,7 @@ async def test_an_answer_that_is_no_snapshot_is_none(desk: Desk, stream: bool, a
 
 @on("chat", "anthropic", "responses-async", "litellm")
 @at_its_desk
-async def test_an_answer_of_json_alone_is_a_snapshot(desk: Desk) -> None:
+async def test_reask_answer_of_bare_json_is_a_snapshot(desk: Desk) -> None:
     desk.opens(Model(bare_json))
     turn = await desk.hear(stream=False)
     assert (turn.report.reading, desk.remembered()) == ("repaired", ["w-2"])
@@ -399,7 +397,7 @@ async def test_an_answer_of_json_alone_is_a_snapshot(desk: Desk) -> None:
 @STREAM
 @pytest.mark.parametrize("on_missing", ["keep", "reask"])
 @at_its_desk
-async def test_a_missing_snapshot_is_asked_for_if_settings_say_so(desk: Desk, stream: bool, on_missing: str) -> None:
+async def test_missing_snapshot_is_reasked_when_on_missing_is_reask(desk: Desk, stream: bool, on_missing: str) -> None:
     model = Model(usable, tail="")
     desk.opens(model, on_missing=on_missing)
     turn = await desk.hear(stream=stream)
@@ -425,7 +423,7 @@ async def test_a_missing_snapshot_is_asked_for_if_settings_say_so(desk: Desk, st
     ids=["readonly", "disabled", "shadow", "cut", "tool call", "refusal"],
 )
 @at_its_desk
-async def test_nobody_is_asked_where_no_snapshot_is_due(
+async def test_turn_that_needs_no_snapshot_is_not_reasked(
     desk: Desk, stream: bool, mode: str, travel: dict[str, Any]
 ) -> None:
     model = Model(**travel)
@@ -448,7 +446,7 @@ async def test_nobody_is_asked_where_no_snapshot_is_due(
     ids=["trailer", "held back"],
 )
 @at_its_desk
-async def test_all_text_is_delivered_before_the_question_and_the_end_behind_it(
+async def test_stream_delivers_its_text_before_the_reask_and_its_end_after(
     desk: Desk, text: str, tail: str, settings: dict[str, Any]
 ) -> None:
     heard: list[tuple[str, bool]] = []
@@ -466,7 +464,7 @@ async def test_all_text_is_delivered_before_the_question_and_the_end_behind_it(
 
 @on("chat", "chat-async")
 @at_its_desk
-async def test_the_other_choices_are_delivered_first_too(desk: Desk) -> None:
+async def test_stream_delivers_the_other_choices_before_the_reask(desk: Desk) -> None:
     shown: list[str] = []
     heard: list[str] = []
 
@@ -485,7 +483,7 @@ async def test_the_other_choices_are_delivered_first_too(desk: Desk) -> None:
 @on(*SDKS, "responses", "litellm-async")
 @pytest.mark.parametrize("pieces", [1, 2], ids=["early", "before the end"])
 @at_its_desk
-async def test_a_stream_that_is_closed_asks_nothing(desk: Desk, pieces: int) -> None:
+async def test_closed_stream_is_not_reasked(desk: Desk, pieces: int) -> None:
     model = Model()
     desk.opens(model)
     stream = await desk.ask(stream=True)
@@ -501,7 +499,7 @@ async def test_a_stream_that_is_closed_asks_nothing(desk: Desk, pieces: int) -> 
 
 @on("chat", "chat-async", "responses", "anthropic", "anthropic-async")
 @at_its_desk
-async def test_one_connection_is_enough(desk: Desk) -> None:
+async def test_reask_works_with_a_single_connection(desk: Desk) -> None:
     module: Any = httpx if desk.door.make is _openai else __import__("httpx2")
     desk.opens(Model(usable), http={"limits": module.Limits(max_connections=1), "timeout": PATIENCE})
     turn = await desk.hear(stream=True)
@@ -510,7 +508,7 @@ async def test_one_connection_is_enough(desk: Desk) -> None:
 
 @on("chat", "chat-async")
 @at_its_desk
-async def test_helpers_and_raw_responses_ask_plainly(desk: Desk) -> None:
+async def test_reask_of_helpers_and_raw_responses_is_a_plain_request(desk: Desk) -> None:
     desk.opens(Model(usable, usable, usable))
     asked: dict[str, Any] = {"model": "m", "messages": _messages(SAID)}
     async with opened(desk.client.chat.completions.stream(**asked)) as stream:
@@ -530,7 +528,7 @@ async def test_helpers_and_raw_responses_ask_plainly(desk: Desk) -> None:
 
 @on("anthropic", "anthropic-async")
 @at_its_desk
-async def test_a_message_stream_asks_plainly(desk: Desk) -> None:
+async def test_reask_of_a_message_stream_is_a_plain_request(desk: Desk) -> None:
     desk.opens(Model(usable))
     asked: dict[str, Any] = {"model": "m", "max_tokens": 100, "messages": _messages(SAID), "stop_sequences": ["END"]}
     async with opened(desk.client.messages.stream(**asked)) as stream:
@@ -543,7 +541,7 @@ async def test_a_message_stream_asks_plainly(desk: Desk) -> None:
 @on("litellm", "litellm-async")
 @STREAM
 @at_its_desk
-async def test_a_router_asks_through_itself(desk: Desk, stream: bool) -> None:
+async def test_router_reasks_through_itself(desk: Desk, stream: bool) -> None:
     desk.provider.answer = Model(usable)
     deployments = [{"model_name": "openai/m", "litellm_params": _at(desk)}]
     desk.client = ctxwrap.wrap(load_litellm().Router(model_list=deployments), store=desk.home, session="s")
@@ -563,7 +561,7 @@ async def test_a_router_asks_through_itself(desk: Desk, stream: bool) -> None:
 @on("chat-async", "responses-async", "anthropic-async", "litellm-async")
 @STREAM
 @at_its_desk
-async def test_a_cancelled_question_leaves_the_reply_in_the_log(desk: Desk, stream: bool) -> None:
+async def test_cancelled_reask_keeps_the_reply_in_the_log(desk: Desk, stream: bool) -> None:
     came, goes_on = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -588,7 +586,7 @@ async def test_a_cancelled_question_leaves_the_reply_in_the_log(desk: Desk, stre
 @on("chat", "responses", "anthropic")
 @STREAM
 @at_its_desk
-async def test_a_key_that_interrupts_a_question_goes_through(desk: Desk, stream: bool) -> None:
+async def test_keyboard_interrupt_during_a_reask_reaches_the_caller(desk: Desk, stream: bool) -> None:
     def interrupt(request: Any) -> None:
         if b"could not be taken" in request.content:
             raise KeyboardInterrupt
@@ -607,7 +605,7 @@ URL = "https://api.example.com/v1"
     "error", [httpx.ReadTimeout("slow"), httpx.ConnectError("gone")], ids=["timeout", "no network"]
 )
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_a_question_that_never_arrives_costs_nothing(error: Exception, is_async: bool, home: Path) -> None:
+def test_reask_connection_error_does_not_affect_the_reply(error: Exception, is_async: bool, home: Path) -> None:
     async def call() -> Any:
         with respx.mock:
             reply = httpx.Response(200, json=SPEAKERS[0].whole(Answer(TEXT + UNUSABLE)))
@@ -626,7 +624,7 @@ def test_a_question_that_never_arrives_costs_nothing(error: Exception, is_async:
     assert said(home, "s") == [("user", SAID), ("assistant", TEXT)]
 
 
-def test_a_reply_that_breaks_off_behind_its_end_does_so_as_before(home: Path) -> None:
+def test_stream_error_after_the_finish_reaches_the_caller(home: Path) -> None:
     """The rest of a stream is read before the question is sent; its failure is the caller's all the same."""
 
     class Broken(httpx.SyncByteStream):
@@ -657,7 +655,7 @@ PRACTICED = on("chat", "completions", "responses", "anthropic", "litellm")
 @PRACTICED
 @STREAM
 @at_its_desk
-async def test_the_practice_model_says_what_it_left_out(desk: Desk, stream: bool) -> None:
+async def test_practice_model_answers_a_reask_for_a_missing_snapshot(desk: Desk, stream: bool) -> None:
     desk.opens(PracticeModel(missing=1.0), on_missing="reask")
     for text in ("My name is Ada.", "I like tea.", "I need to buy milk."):
         turn = await desk.hear(text, stream=stream)
@@ -671,7 +669,7 @@ async def test_the_practice_model_says_what_it_left_out(desk: Desk, stream: bool
 @PRACTICED
 @STREAM
 @at_its_desk
-async def test_the_practice_model_mends_what_it_broke(desk: Desk, stream: bool) -> None:
+async def test_practice_model_answers_a_reask_for_a_damaged_snapshot(desk: Desk, stream: bool) -> None:
     desk.opens(PracticeModel(damaged=1.0))
     for number in range(6):
         turn = await desk.hear(f"I like tea number {number}.", stream=stream)

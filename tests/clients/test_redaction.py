@@ -237,7 +237,7 @@ def flow(kind: str, provider: Provider, home: Path, place: Path, monkeypatch: py
 PINNED = "rules"
 
 
-def test_secrets_are_nowhere(
+def test_redaction_keeps_secrets_out_of_requests_store_logs_and_spans(
     flow: Any, provider: Provider, home: Path, tmp_path: Path, exporter: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "ctxwrap")
@@ -316,7 +316,9 @@ both_ways = pytest.mark.parametrize("kind", ["openai", "anthropic-async-stream"]
 
 
 @both_ways
-def test_or_in_the_log_of_what_was_said_alone(flow: Any, provider: Provider, home: Path, caplog: Any) -> None:
+def test_log_keep_leaves_secrets_in_the_message_log_only(
+    flow: Any, provider: Provider, home: Path, caplog: Any
+) -> None:
     caplog.set_level(logging.DEBUG, "ctxwrap")
     flow(log="keep")
     assert requests(provider) == set()
@@ -326,7 +328,7 @@ def test_or_in_the_log_of_what_was_said_alone(flow: Any, provider: Provider, hom
 
 
 @both_ways
-def test_nor_does_making_anew_bring_them_back(flow: Any, home: Path) -> None:
+def test_rebuild_and_purge_do_not_restore_redacted_secrets(flow: Any, home: Path) -> None:
     """Whoever rebuilds, exports or looks at the session knows nothing of the policy."""
     flow(log="keep")
     ctxwrap.rebuild("s", store=home)
@@ -338,7 +340,7 @@ def test_nor_does_making_anew_bring_them_back(flow: Any, home: Path) -> None:
     assert {Path(name).name for name in stored(home)} == {PINNED}
 
 
-def test_a_history_that_is_sent_again_is_known(kind: str, provider: Provider, home: Path) -> None:
+def test_redacted_log_recognises_a_resent_history(kind: str, provider: Provider, home: Path) -> None:
     """The log knows a message by what the caller sends, not by what it keeps of it."""
     provider.answer = Model()
     client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
@@ -355,7 +357,7 @@ def test_a_history_that_is_sent_again_is_known(kind: str, provider: Provider, ho
     assert [message["ctx"]["round"] for message in messages(home, "s") if message["role"] == "user"] == [1, 2, 3, 4, 5]
 
 
-def test_events_tell_which_policies_found_what(provider: Provider, home: Path, place: Path) -> None:
+def test_events_record_redaction_policies_and_their_findings(provider: Provider, home: Path, place: Path) -> None:
     provider.answer = Model()
     policy = ctxwrap.Redaction(patterns=("keys", "emails"), also=also)
     manifest = str(place / "working-set.yml")
@@ -367,7 +369,7 @@ def test_events_tell_which_policies_found_what(provider: Provider, home: Path, p
     assert done["redaction"] == {**told, "found": {"email": 1}}
 
 
-def test_without_a_policy_nothing_is_told_and_nothing_is_changed(provider: Provider, home: Path) -> None:
+def test_no_policy_means_no_redaction_and_no_redaction_events(provider: Provider, home: Path) -> None:
     provider.answer = Model()
     client = Client("openai", provider, store=home, session="s")
     client.say(user(f"My key is {SECRETS['user']}"))
@@ -376,7 +378,7 @@ def test_without_a_policy_nothing_is_told_and_nothing_is_changed(provider: Provi
     assert SECRETS["user"] in json.dumps(provider.seen[-1].json)
 
 
-def test_the_callers_own_words_may_go_as_they_are(kind: str, provider: Provider, home: Path) -> None:
+def test_request_false_sends_the_callers_messages_unredacted(kind: str, provider: Provider, home: Path) -> None:
     provider.answer = Model()
     client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction(request=False))
     client.say(user(f"My key is {SECRETS['user']}"))
@@ -388,7 +390,9 @@ def test_the_callers_own_words_may_go_as_they_are(kind: str, provider: Provider,
 
 
 @pytest.mark.parametrize("mode", ["disabled", "shadow"])
-def test_what_is_to_leave_as_it_is_does(mode: str, kind: str, provider: Provider, home: Path) -> None:
+def test_disabled_and_shadow_send_the_request_unredacted_and_redact_the_log(
+    mode: str, kind: str, provider: Provider, home: Path
+) -> None:
     provider.answer = Model()
     client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
     client.say(user(f"My key is {SECRETS['user']}"), context_mode=mode)
@@ -397,7 +401,7 @@ def test_what_is_to_leave_as_it_is_does(mode: str, kind: str, provider: Provider
     assert len(messages(home, "s")) == 3
 
 
-def test_a_request_that_no_context_fits_into_is_redacted(provider: Provider, home: Path) -> None:
+def test_request_that_cannot_carry_context_is_redacted(provider: Provider, home: Path) -> None:
     client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
     client.completions.create(model="m", prompt=["One.", f"My key is {SECRETS['user']}"])
     assert provider.seen[-1].json["prompt"] == ["One.", "My key is [redacted:key]"]
@@ -405,7 +409,7 @@ def test_a_request_that_no_context_fits_into_is_redacted(provider: Provider, hom
 
 
 @pytest.mark.filterwarnings("ignore:this call names no session")
-def test_a_call_without_a_session_is_redacted_too(kind: str, provider: Provider, home: Path) -> None:
+def test_call_without_a_session_is_redacted(kind: str, provider: Provider, home: Path) -> None:
     provider.answer = Model()
     client = Client(kind, provider, store=home, redaction=ctxwrap.Redaction())
     client.say(user(f"My key is {SECRETS['user']}"))
@@ -413,7 +417,7 @@ def test_a_call_without_a_session_is_redacted_too(kind: str, provider: Provider,
     assert requests(provider) == set()
 
 
-def test_so_is_one_whose_session_cannot_be_opened(kind: str, provider: Provider, home: Path) -> None:
+def test_call_whose_session_cannot_be_opened_is_redacted(kind: str, provider: Provider, home: Path) -> None:
     provider.answer = Model()
     home.write_text("no directory")
     client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
@@ -422,7 +426,7 @@ def test_so_is_one_whose_session_cannot_be_opened(kind: str, provider: Provider,
     assert requests(provider) == set()
 
 
-def test_a_rule_that_fails_lets_nothing_through(provider: Provider, home: Path, caplog: Any) -> None:
+def test_failing_redaction_rule_replaces_the_whole_text(provider: Provider, home: Path, caplog: Any) -> None:
     def fail(text: str) -> str:
         raise ValueError(f"cannot read {text}")
 
@@ -435,7 +439,7 @@ def test_a_rule_that_fails_lets_nothing_through(provider: Provider, home: Path, 
     assert ("user", "[redacted:error]") in said(home, "s")
 
 
-def test_what_was_said_before_there_was_a_policy_is_not_sent(kind: str, provider: Provider, home: Path) -> None:
+def test_secrets_logged_before_the_policy_are_redacted_in_requests(kind: str, provider: Provider, home: Path) -> None:
     provider.answer = Model()
     Client(kind, provider, store=home, session="s").say(user(f"My key is {SECRETS['user']}, of the red house."))
     start_child("s", "c", handoff="go", store=home)
@@ -450,7 +454,7 @@ def test_what_was_said_before_there_was_a_policy_is_not_sent(kind: str, provider
     assert leaks(sent.encode()) == set()
 
 
-def test_memory_is_made_of_what_is_left(provider: Provider, home: Path) -> None:
+def test_memory_items_are_read_from_the_redacted_reply(provider: Provider, home: Path) -> None:
     """An id is a text of the model's like any other; and what a turn tells of itself is no way round."""
     remembered = item(SECRETS["reply"], f"pays with {SECRETS['memory']}")
     provider.answer = lambda ask: Answer(f"Yes.{trailer(ask, [remembered])}")
@@ -465,7 +469,7 @@ def test_memory_is_made_of_what_is_left(provider: Provider, home: Path) -> None:
     assert stored(home) == {}
 
 
-def test_an_error_that_is_logged_quotes_no_secret(provider: Provider, home: Path, caplog: Any) -> None:
+def test_logged_summariser_error_contains_no_secret(provider: Provider, home: Path, caplog: Any) -> None:
     def fail(_: str) -> str:
         raise ValueError(f"no access with {SECRETS['error']}")
 
@@ -476,7 +480,7 @@ def test_an_error_that_is_logged_quotes_no_secret(provider: Provider, home: Path
     assert lines(caplog) == set()
 
 
-def test_nor_does_one_of_a_store(kind: str, provider: Provider, home: Path, caplog: Any) -> None:
+def test_logged_store_error_contains_no_secret(kind: str, provider: Provider, home: Path, caplog: Any) -> None:
     fault = Fault("end", OSError(f"cannot write {SECRETS['error']} of {SECRETS['user']}"))
     client = Client(
         kind, provider, store=FaultyStore(home, fault), session="s", derive="inline", redaction=ctxwrap.Redaction()
@@ -490,7 +494,7 @@ def test_nor_does_one_of_a_store(kind: str, provider: Provider, home: Path, capl
     assert requests(provider) == set()
 
 
-def test_a_preview_shows_what_would_be_sent(provider: Provider, home: Path) -> None:
+def test_preview_shows_the_redacted_request(provider: Provider, home: Path) -> None:
     client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
     view = ctxwrap.preview(client, model="gpt-4o", messages=[user(f"My key is {SECRETS['user']}")])
     assert "My key is [redacted:key]" in json.dumps(view.body)
@@ -498,7 +502,7 @@ def test_a_preview_shows_what_would_be_sent(provider: Provider, home: Path) -> N
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith("stream")])
-def test_a_stream_is_the_callers_and_its_log_is_redacted(kind: str, provider: Provider, home: Path) -> None:
+def test_stream_reaches_the_caller_unredacted_and_the_log_redacted(kind: str, provider: Provider, home: Path) -> None:
     """An answer in flight is written down line by line, so that no part of a secret is without its rest."""
     words = "\n".join(f"{number} {SECRETS['reply']} and {SECRETS['tool']}." for number in range(120))
     provider.answer = lambda ask: Answer(f"{words}{trailer(ask)}")
@@ -511,7 +515,7 @@ def test_a_stream_is_the_callers_and_its_log_is_redacted(kind: str, provider: Pr
     assert stored(home) == {}
 
 
-def test_a_question_for_the_snapshot_is_redacted(provider: Provider, home: Path) -> None:
+def test_reask_request_is_redacted(provider: Provider, home: Path) -> None:
     provider.answer = lambda ask: Answer(
         f"Write to {SECRETS['reply']}.\n\n<<<CONTEXT>>>\n" + '{"note": "operator\\u0040example.org pays"}'
     )
@@ -521,7 +525,7 @@ def test_a_question_for_the_snapshot_is_redacted(provider: Provider, home: Path)
     assert stored(home) == {}
 
 
-def test_litellm_keeps_its_key(provider: Provider, home: Path) -> None:
+def test_redaction_leaves_litellms_api_key_intact(provider: Provider, home: Path) -> None:
     provider.answer = Model()
     completion = ctxwrap.wrap(load_litellm(), store=home, redaction=ctxwrap.Redaction()).completion
     for options in ({"session": "s"}, {"context_mode": "enabled"}):
@@ -599,7 +603,7 @@ MESSAGES = {
 @pytest.mark.parametrize(
     ("kind", "body", "secret"), [("openai", CHAT, "user"), ("anthropic", MESSAGES, "reply")], ids=["chat", "messages"]
 )
-def test_a_secret_in_any_place_of_a_request_is_nowhere(
+def test_secret_in_any_request_field_is_redacted(
     kind: str, body: dict[str, Any], secret: str, provider: Provider, home: Path, caplog: Any
 ) -> None:
     """The call may fail if the place means something, but nothing is told."""

@@ -95,7 +95,7 @@ def client_for(door: Door, provider: ScriptedProvider) -> Any:
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("door", [chat, responses, message, through_litellm])
-def test_text_behind_a_snapshot_arrives_and_is_logged(
+def test_text_after_a_snapshot_is_delivered_and_logged(
     door: Door, stream: bool, provider: ScriptedProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_BASE", provider.openai_url)

@@ -254,7 +254,7 @@ def _callers(seen: RecordedRequest) -> dict[str, Any]:
 @on(*DOORS)
 @STREAM
 @at_its_desk
-async def test_what_is_too_long_is_sent_once_more_and_smaller(desk: Desk, stream: bool) -> None:
+async def test_too_long_request_is_resent_once_with_a_smaller_pack(desk: Desk, stream: bool) -> None:
     desk.opens(within(WINDOW, Told(TEXT)))
     text, turn = await desk.hear(stream=stream)
     assert text == TEXT
@@ -270,7 +270,7 @@ async def test_what_is_too_long_is_sent_once_more_and_smaller(desk: Desk, stream
 
 @on(*DOORS)
 @at_its_desk
-async def test_the_log_tells_what_was_sent_in_the_end(desk: Desk) -> None:
+async def test_log_records_the_repacked_request(desk: Desk) -> None:
     desk.opens(within(WINDOW, Told(TEXT)))
     _, turn = await desk.hear()
     assert desk.kinds() == ["start", "repack", "snapshot", "done"]
@@ -286,7 +286,7 @@ async def test_the_log_tells_what_was_sent_in_the_end(desk: Desk) -> None:
 
 @on("chat", "responses-async", "anthropic", "litellm")
 @at_its_desk
-async def test_history_that_the_log_adds_is_trimmed_too(desk: Desk) -> None:
+async def test_repack_trims_history_added_from_the_log(desk: Desk) -> None:
     desk.opens(Told(TEXT), retrieval=False)
     await desk.hear([*history()[:-1], {"role": "user", "content": "And letter-0 ?"}])
     desk.seen.clear()
@@ -305,7 +305,7 @@ async def test_history_that_the_log_adds_is_trimmed_too(desk: Desk) -> None:
 
 @on("chat", "anthropic-async")
 @at_its_desk
-async def test_the_next_call_goes_on_from_there(desk: Desk) -> None:
+async def test_call_after_a_repack_continues_the_session(desk: Desk) -> None:
     desk.opens(within(WINDOW, Told(TEXT)))
     await desk.hear()
     text, turn = await desk.hear([{"role": "user", "content": "And then?"}])
@@ -315,7 +315,7 @@ async def test_the_next_call_goes_on_from_there(desk: Desk) -> None:
 
 @on("chat", "chat-async", "litellm")
 @at_its_desk
-async def test_room_that_was_asked_for_our_sake_is_given_back(desk: Desk) -> None:
+async def test_repack_restores_the_callers_output_limit(desk: Desk) -> None:
     question = history(0)
     desk.opens(Told(TEXT))
     _, turn = await desk.hear(question, max_tokens=50)
@@ -330,7 +330,7 @@ async def test_room_that_was_asked_for_our_sake_is_given_back(desk: Desk) -> Non
 
 @on("chat", "anthropic", "litellm", "chat-async", "litellm-async")
 @at_its_desk
-async def test_a_key_that_the_caller_gave_is_not_used_twice(desk: Desk) -> None:
+async def test_repack_does_not_reuse_the_callers_idempotency_key(desk: Desk) -> None:
     desk.opens(within(WINDOW, Told(TEXT)))
     await desk.hear(extra_headers={"Idempotency-Key": "k-1", "x-other": "o"})
     first, second = (seen.headers for seen in desk.seen)
@@ -339,7 +339,7 @@ async def test_a_key_that_the_caller_gave_is_not_used_twice(desk: Desk) -> None:
     assert first["x-other"] == second["x-other"] == "o"
 
 
-def test_keys_that_the_sdk_is_told_are_not_used_twice(provider: Provider, home: Path) -> None:
+def test_repack_does_not_reuse_the_sdks_idempotency_keys(provider: Provider, home: Path) -> None:
     class Keyed(openai.OpenAI):
         """Sends the keys that it makes, as some clients of this make do."""
 
@@ -389,7 +389,7 @@ SURFACES: dict[str, tuple[str, Callable[[Any, Any], Any], Callable[[Any], str]]]
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_every_surface_is_sent_again(provider: Provider, home: Path, surface: str) -> None:
+def test_every_surface_resends_a_too_long_request(provider: Provider, home: Path, surface: str) -> None:
     kind, ask, text = SURFACES[surface]
     provider.answer = within(WINDOW, Told(TEXT))
     with DOORS[kind].make(provider, False) as bare:
@@ -411,7 +411,7 @@ def test_every_surface_is_sent_again(provider: Provider, home: Path, surface: st
 @on(*DOORS)
 @STREAM
 @at_its_desk
-async def test_a_second_refusal_is_the_providers_own_error(desk: Desk, stream: bool) -> None:
+async def test_second_too_long_error_reaches_the_caller(desk: Desk, stream: bool) -> None:
     desk.opens(within(10, Told(TEXT)))
     error = await desk.refused(stream=stream)
     assert len(desk.seen) == 2
@@ -440,7 +440,7 @@ def _behind(error: BaseException) -> Iterable[BaseException]:
 
 @on(*MAIN)
 @at_its_desk
-async def test_another_failure_of_the_second_request_is_what_the_caller_sees(desk: Desk) -> None:
+async def test_error_of_the_resent_request_reaches_the_caller(desk: Desk) -> None:
     refusing, calls = within(10, Told(TEXT)), iter([0])
     desk.opens(lambda ask: refusing(ask) if next(calls, None) == 0 else Failure(403, "not yours"))
     with pytest.raises(Exception, match="not yours") as caught:
@@ -452,7 +452,7 @@ async def test_another_failure_of_the_second_request_is_what_the_caller_sees(des
 
 @on(*MAIN)
 @at_its_desk
-async def test_what_cannot_be_made_smaller_is_not_sent_again(desk: Desk) -> None:
+async def test_request_that_cannot_shrink_is_not_resent(desk: Desk) -> None:
     desk.opens(within(10, Told(TEXT)))
     await desk.refused(history(0))
     assert len(desk.seen) == 1
@@ -461,7 +461,7 @@ async def test_what_cannot_be_made_smaller_is_not_sent_again(desk: Desk) -> None
 
 @on(*MAIN)
 @at_its_desk
-async def test_other_errors_are_not_sent_again(desk: Desk) -> None:
+async def test_other_provider_errors_cause_no_resend(desk: Desk) -> None:
     desk.opens(lambda ask: Failure(400, "the messages make no sense"))
     with pytest.raises(Exception, match="make no sense"):
         await desk.hear()
@@ -470,7 +470,7 @@ async def test_other_errors_are_not_sent_again(desk: Desk) -> None:
 
 @on("chat", "chat-async", "anthropic", "anthropic-async")
 @at_its_desk
-async def test_the_sdk_retries_as_ever_before_and_after(desk: Desk) -> None:
+async def test_sdk_retries_apply_before_and_after_a_repack(desk: Desk) -> None:
     busy = Failure(429, "prompt is too long for this minute", headers={"retry-after-ms": "1"})
     answers, fits = iter([busy, None, busy, busy, None]), within(WINDOW, Told(TEXT))
     desk.opens(lambda ask: next(answers) or fits(ask), options={"max_retries": 2})
@@ -490,7 +490,7 @@ async def test_the_sdk_retries_as_ever_before_and_after(desk: Desk) -> None:
 @STREAM
 @pytest.mark.parametrize("mode", ["disabled", "shadow"])
 @at_its_desk
-async def test_requests_that_are_only_looked_at_are_never_sent_again(desk: Desk, stream: bool, mode: Any) -> None:
+async def test_disabled_and_shadow_never_resend_a_request(desk: Desk, stream: bool, mode: Any) -> None:
     desk.opens(within(WINDOW, Told(TEXT)), context_mode=mode)
     await desk.refused(stream=stream)
     assert len(desk.seen) == 1
@@ -500,7 +500,7 @@ async def test_requests_that_are_only_looked_at_are_never_sent_again(desk: Desk,
 @on(*MAIN)
 @pytest.mark.parametrize("settings", [{"strict": True}, {"context_mode": "readonly"}], ids=["strict", "readonly"])
 @at_its_desk
-async def test_strict_and_readonly_calls_are_sent_again(desk: Desk, settings: dict[str, Any]) -> None:
+async def test_strict_and_readonly_calls_resend_a_too_long_request(desk: Desk, settings: dict[str, Any]) -> None:
     desk.opens(within(WINDOW, Told(TEXT)), **settings)
     text, turn = await desk.hear()
     assert (text, turn.report.repacked) == (TEXT, True)
@@ -509,7 +509,7 @@ async def test_strict_and_readonly_calls_are_sent_again(desk: Desk, settings: di
 
 @on("chat", "chat-async", "litellm")
 @at_its_desk
-async def test_a_vital_file_is_not_left_out_of_a_strict_call(desk: Desk, tmp_path: Path) -> None:
+async def test_strict_repack_does_not_leave_out_a_vital_file(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "vital.md").write_text("vital " * 3000)
     manifest = tmp_path / "working-set.yml"
     manifest.write_text("files:\n  - path: vital.md\n    priority: 1.0\n    truncate_strategy: never\n")
@@ -545,9 +545,7 @@ class ForgetfulStore:
 
 @on(*MAIN)
 @at_its_desk
-async def test_a_log_that_does_not_take_it_costs_the_note_and_nothing_else(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_repack_log_write_only_logs_a_warning(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.opens(within(WINDOW, Told(TEXT)), store=ForgetfulStore(desk.home), strict=True)
     text, turn = await desk.hear()
     assert (text, turn.report.repacked, turn.report.not_saved) == (TEXT, True, ())
@@ -560,7 +558,7 @@ async def test_a_log_that_does_not_take_it_costs_the_note_and_nothing_else(
 # --- what only looks like it ----------------------------------------------------------------------------------
 
 
-def test_an_answer_that_speaks_of_it_is_not_asked_for_twice(provider: Provider, home: Path) -> None:
+def test_reply_that_quotes_a_too_long_error_causes_no_resend(provider: Provider, home: Path) -> None:
     class Wanted(BaseModel):
         number: int
 
@@ -573,7 +571,7 @@ def test_an_answer_that_speaks_of_it_is_not_asked_for_twice(provider: Provider, 
     assert [event["type"] for event in events(home, "s")] == ["start", "done"]
 
 
-def test_an_error_inside_of_a_stream_stays_there(home: Path) -> None:
+def test_too_long_error_inside_a_stream_causes_no_resend(home: Path) -> None:
     error = {"error": {"message": "prompt is too long", "type": "invalid", "code": "context_length_exceeded"}}
     sent = []
 
@@ -595,7 +593,7 @@ def test_an_error_inside_of_a_stream_stays_there(home: Path) -> None:
 # --- to be seen ---------------------------------------------------------------------------------------------
 
 
-def test_the_commands_show_it(provider: Provider, home: Path) -> None:
+def test_cli_commands_show_the_repack(provider: Provider, home: Path) -> None:
     provider.answer = within(WINDOW, Told(TEXT))
     with openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0) as bare:
         client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)

@@ -60,7 +60,7 @@ def in_background(work: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-def test_a_second_turn_waits_for_the_first(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+def test_second_turn_waits_for_the_first(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
     client = wrapped()
     first = in_background(lambda: ask(client, "the first one"))
     assert gate.came.wait(PATIENCE)
@@ -75,7 +75,7 @@ def test_a_second_turn_waits_for_the_first(wrapped: Callable[..., Any], gate: Ga
     assert [role for role, _ in said(home, "s")] == ["user", "assistant", "user", "assistant"]
 
 
-def test_those_who_wait_go_in_the_order_they_came(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+def test_waiting_turns_run_in_order_of_arrival(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
     client = wrapped()
     waiting = [in_background(lambda: ask(client, "the first one"))]
     assert gate.came.wait(PATIENCE)
@@ -93,7 +93,7 @@ def test_those_who_wait_go_in_the_order_they_came(wrapped: Callable[..., Any], g
     assert not session.line.waiting
 
 
-def test_a_turn_that_waits_too_long_is_refused(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+def test_turn_that_waits_beyond_busy_timeout_is_refused(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
     client, impatient = wrapped(), wrapped(busy_timeout=0.05)
     first = in_background(lambda: ask(client, "the first one"))
     assert gate.came.wait(PATIENCE)
@@ -105,7 +105,9 @@ def test_a_turn_that_waits_too_long_is_refused(wrapped: Callable[..., Any], gate
     assert [text for role, text in said(home, "s") if role == "user"] == ["the first one", "the third one"]
 
 
-def test_a_turn_may_be_refused_at_once(wrapped: Callable[..., Any], gate: Gate, provider: Provider) -> None:
+def test_on_busy_reject_refuses_a_concurrent_turn_at_once(
+    wrapped: Callable[..., Any], gate: Gate, provider: Provider
+) -> None:
     client = wrapped(on_busy="reject")
     first = in_background(lambda: ask(client, "the first one"))
     assert gate.came.wait(PATIENCE)
@@ -120,7 +122,7 @@ def test_a_turn_may_be_refused_at_once(wrapped: Callable[..., Any], gate: Gate, 
 @pytest.mark.parametrize(
     "settings", [{"on_busy": "interleave"}, {"context_mode": "disabled"}, {"context_mode": "shadow"}]
 )
-def test_a_turn_may_go_on_beside_another(
+def test_interleaved_disabled_and_shadow_turns_do_not_wait(
     wrapped: Callable[..., Any], gate: Gate, home: Path, settings: dict[str, Any]
 ) -> None:
     first = in_background(lambda: ask(wrapped(), "the first one"))
@@ -156,7 +158,7 @@ def test_async_turns_wait_without_blocking_the_loop(
     assert [role for role, _ in said(home, "s")] == ["user", "assistant"] * 20
 
 
-def test_whoever_gives_up_waiting_leaves_the_line(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+def test_cancelled_waiting_turn_leaves_the_queue(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
     async def turns() -> None:
         client = wrapped(openai.AsyncOpenAI)
         first = asyncio.create_task(ask(client, "the first one"))
@@ -179,7 +181,7 @@ def test_whoever_gives_up_waiting_leaves_the_line(wrapped: Callable[..., Any], g
 
 
 @pytest.mark.parametrize("ends", ["closed", "dropped", "read"])
-def test_a_stream_has_the_session_until_it_ends(wrapped: Callable[..., Any], home: Path, ends: str) -> None:
+def test_open_stream_holds_the_session_until_it_ends(wrapped: Callable[..., Any], home: Path, ends: str) -> None:
     client, other = wrapped(), wrapped(on_busy="reject")
     stream = ask(client, "the first one", stream=True)
     refused = []
@@ -269,7 +271,7 @@ def reasons(home: Path) -> list[str]:
 @pytest.mark.usefixtures("no_garbage_is_collected")
 @pytest.mark.parametrize("pieces", [0, 1])
 @KINDS
-def test_a_stream_ends_when_it_is_dropped(
+def test_dropped_stream_releases_the_session(
     provider: Provider, home: Path, make: Callable[..., Any], ask_it: Callable[..., Any], pieces: int
 ) -> None:
     patience = "wait" if make is _litellm else "reject"  # whose own threads have a stream for a moment more
@@ -289,7 +291,7 @@ def test_a_stream_ends_when_it_is_dropped(
 @pytest.mark.usefixtures("no_garbage_is_collected")
 @pytest.mark.parametrize("pieces", [0, 1])
 @KINDS
-def test_an_async_stream_ends_when_it_is_dropped(
+def test_dropped_async_stream_releases_the_session(
     provider: Provider, home: Path, make: Callable[..., Any], ask_it: Callable[..., Any], pieces: int
 ) -> None:
     async def turns() -> None:
@@ -310,7 +312,7 @@ def test_an_async_stream_ends_when_it_is_dropped(
 
 @pytest.mark.parametrize("mode", ["wait", "reject"])
 @KINDS
-def test_a_caller_goes_on_beside_itself_through_any_client(
+def test_caller_with_an_open_stream_can_call_through_any_client(
     wrapped: Callable[..., Any], provider: Provider, home: Path, make: Any, ask_it: Callable[..., Any], mode: str
 ) -> None:
     stream = ask(wrapped(), "the first one", stream=True)
@@ -321,7 +323,7 @@ def test_a_caller_goes_on_beside_itself_through_any_client(
     assert reasons(home) == ["ok", "ok"]
 
 
-def test_a_task_goes_on_beside_itself_through_another_client(wrapped: Callable[..., Any], home: Path) -> None:
+def test_task_with_an_open_stream_can_call_through_another_client(wrapped: Callable[..., Any], home: Path) -> None:
     async def turns() -> None:
         stream = await ask(wrapped(openai.AsyncOpenAI), "the first one", stream=True)
         await ask(wrapped(openai.AsyncOpenAI, on_busy="reject"), "the second one")
@@ -333,7 +335,7 @@ def test_a_task_goes_on_beside_itself_through_another_client(wrapped: Callable[.
     asyncio.run(asyncio.wait_for(turns(), 3 * PATIENCE))
 
 
-def test_sync_code_does_not_wait_for_a_turn_that_needs_its_thread(wrapped: Callable[..., Any], home: Path) -> None:
+def test_sync_call_does_not_wait_for_a_turn_that_needs_its_thread(wrapped: Callable[..., Any], home: Path) -> None:
     stream = ask(wrapped(), "of the thread that runs the loop", stream=True)
 
     async def turns() -> None:
@@ -351,7 +353,7 @@ def test_sync_code_does_not_wait_for_a_turn_that_needs_its_thread(wrapped: Calla
     assert reasons(home) == ["ok"] * 4
 
 
-def test_a_directory_by_another_name_is_the_same_place(
+def test_symlinked_store_directory_is_the_same_store(
     wrapped: Callable[..., Any], provider: Provider, home: Path
 ) -> None:
     stream = ask(wrapped(), "the first one", stream=True)
@@ -361,7 +363,9 @@ def test_a_directory_by_another_name_is_the_same_place(
     list(stream)
 
 
-def test_another_process_waits_too(wrapped: Callable[..., Any], gate: Gate, provider: Provider, home: Path) -> None:
+def test_turn_in_another_process_waits_for_the_first(
+    wrapped: Callable[..., Any], gate: Gate, provider: Provider, home: Path
+) -> None:
     code = (
         "import sys, openai, ctxwrap; home, url = sys.argv[1:];"
         "client = ctxwrap.wrap(openai.OpenAI(api_key='k', base_url=url), store=home, session='s', on_busy='reject');"

@@ -129,7 +129,7 @@ def adjusted(reply: Any) -> dict[str, Any]:
     return {each["path"]: each.get("priority", each["reason"]) for each in report(reply)["adjusted"]}
 
 
-def test_what_a_model_asks_for_is_there_with_the_next_call(provider: Provider, home: Path, place: Path) -> None:
+def test_next_call_includes_the_files_the_model_requested(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place)
     provider.answer = Asking(
         [
@@ -174,7 +174,7 @@ def test_what_a_model_asks_for_is_there_with_the_next_call(provider: Provider, h
     assert len(updates(home)) == 7
 
 
-def test_streams_and_other_apis_do_the_same(provider: Provider, home: Path, place: Path) -> None:
+def test_streams_and_other_apis_apply_working_set_requests(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place)
     provider.answer = Asking([wish(ADD, "docs/found.md")])
     seen = list(ask(wrapped, stream=True))
@@ -187,7 +187,7 @@ def test_streams_and_other_apis_do_the_same(provider: Provider, home: Path, plac
     assert file(home, place, "docs/found.md") is None
 
 
-def test_the_model_is_told_how_to_ask_only_where_it_may(provider: Provider, home: Path, place: Path) -> None:
+def test_protocol_explains_working_set_requests_only_where_allowed(provider: Provider, home: Path, place: Path) -> None:
     def told(**options: Any) -> bool:
         ask(client(provider, home, place, **options))
         return "add_to_working_set" in provider.seen[-1].json["messages"][0]["content"]
@@ -199,7 +199,7 @@ def test_the_model_is_told_how_to_ask_only_where_it_may(provider: Provider, home
     assert "add_to_working_set" not in texts(provider)
 
 
-def test_without_updates_a_request_is_refused_and_nothing_moves(provider: Provider, home: Path, place: Path) -> None:
+def test_disabled_updates_refuse_requests_and_adjust_no_priority(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place, working_set_updates=False)
     provider.answer = Asking([wish(ADD, "docs/found.md")])
     replies = [ask(wrapped) for _ in range(7)]
@@ -230,7 +230,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_path_leads_out_of_the_directory(provider: Provider, home: Path, place: Path, name: str) -> None:
+def test_hostile_paths_do_not_leave_the_working_set_directory(
+    provider: Provider, home: Path, place: Path, name: str
+) -> None:
     path, reason = HOSTILE[name]
     wrapped = client(provider, home, place)
     provider.answer = Asking([wish(ADD, path)])
@@ -245,7 +247,7 @@ def test_no_path_leads_out_of_the_directory(provider: Provider, home: Path, plac
     assert SECRET not in texts(provider)
 
 
-def test_a_file_that_becomes_a_link_is_reported_and_never_read(provider: Provider, home: Path, place: Path) -> None:
+def test_file_replaced_by_a_symlink_is_reported_and_not_read(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place)
     provider.answer = Asking([wish(ADD, "docs/found.md")])
     ask(wrapped)
@@ -258,7 +260,7 @@ def test_a_file_that_becomes_a_link_is_reported_and_never_read(provider: Provide
 
 
 @pytest.mark.parametrize(("count", "told"), [(30, 30), (2000, 51)])
-def test_too_many_requests(provider: Provider, home: Path, place: Path, count: int, told: int) -> None:
+def test_requests_per_reply_are_limited(provider: Provider, home: Path, place: Path, count: int, told: int) -> None:
     for number in range(count if count < 100 else 0):
         (place / f"{number}.md").write_text("x")
     provider.answer = Asking([wish(ADD, f"{number}.md") for number in range(count)])
@@ -272,7 +274,7 @@ def test_too_many_requests(provider: Provider, home: Path, place: Path, count: i
 @pytest.mark.parametrize(
     "value", ["docs/found.md", ["docs/found.md", 7, None, []], 7, {"docs/found.md": 0.5}, [{"path": "docs/found.md"}]]
 )
-def test_what_is_no_request_is_refused(provider: Provider, home: Path, place: Path, value: Any) -> None:
+def test_malformed_requests_are_refused(provider: Provider, home: Path, place: Path, value: Any) -> None:
     provider.answer = Asking(value)
     ask(client(provider, home, place))
     assert updates(home)
@@ -282,7 +284,7 @@ def test_what_is_no_request_is_refused(provider: Provider, home: Path, place: Pa
 
 
 @pytest.mark.parametrize("value", [wish(ADD, "docs/found.md"), {ADD: {"path": "docs/found.md", "why": "w"}}])
-def test_one_request_needs_no_list(provider: Provider, home: Path, place: Path, value: Any) -> None:
+def test_single_request_is_accepted_without_a_list(provider: Provider, home: Path, place: Path, value: Any) -> None:
     provider.answer = Asking(value)
     ask(client(provider, home, place))
     assert file(home, place, "docs/found.md") is not None
@@ -300,7 +302,7 @@ DAMAGES: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_to_a_request_does_not_touch_memory(provider: Provider, home: Path, place: Path, name: str) -> None:
+def test_damaged_request_does_not_affect_memory(provider: Provider, home: Path, place: Path, name: str) -> None:
     def damaged(asked: Ask) -> Answer:
         answer = Asking([wish(ADD, "docs/found.md")])(asked)
         assert DAMAGES[name](answer.text) != answer.text
@@ -316,9 +318,7 @@ def test_damage_to_a_request_does_not_touch_memory(provider: Provider, home: Pat
     assert told["granted"] or "cannot be read" in told["reason"]
 
 
-def test_what_the_user_wrote_is_no_request_also_if_the_model_repeats_it(
-    provider: Provider, home: Path, place: Path
-) -> None:
+def test_request_text_quoted_from_the_user_is_not_a_request(provider: Provider, home: Path, place: Path) -> None:
     block = f"action: {ADD}\npath: docs/found.md\nwhy: w\n"
     text = f"You wrote:\n```yaml\n{block}```"
     provider.answer = Told(text)
@@ -329,14 +329,16 @@ def test_what_the_user_wrote_is_no_request_also_if_the_model_repeats_it(
     assert (place / "working-set.yml").read_text() == MANIFEST
 
 
-def test_a_memory_that_reads_like_a_request_is_none(provider: Provider, home: Path, place: Path) -> None:
+def test_memory_item_that_looks_like_a_request_is_not_a_request(provider: Provider, home: Path, place: Path) -> None:
     extra = {**item("w-1"), **wish(ADD, "docs/found.md"), "working_set": [wish(ADD, "docs/found.md")]}
     provider.answer = lambda asked: Answer("Yes." + trailer(asked, working=[extra]))
     ask(client(provider, home, place))
     assert updates(home) == []
 
 
-def test_only_complete_turns_in_full_mode_change_anything(provider: Provider, home: Path, place: Path) -> None:
+def test_only_complete_turns_in_enabled_mode_update_the_working_set(
+    provider: Provider, home: Path, place: Path
+) -> None:
     request = [wish(ADD, "docs/found.md")]
     provider.answer = Asking(request, finish="length")
     ask(client(provider, home, place, max_reasks=0))
@@ -359,7 +361,7 @@ def test_only_complete_turns_in_full_mode_change_anything(provider: Provider, ho
     assert (place / "working-set.yml").read_text() == MANIFEST
 
 
-def test_sessions_that_share_a_manifest_have_each_their_own_files(provider: Provider, home: Path, place: Path) -> None:
+def test_sessions_with_one_manifest_keep_separate_added_files(provider: Provider, home: Path, place: Path) -> None:
     names = [f"part-{number}" for number in range(8)]
     for name in names:
         (place / f"{name}.md").write_text(f"text of {name}")
@@ -380,7 +382,7 @@ def test_sessions_that_share_a_manifest_have_each_their_own_files(provider: Prov
     assert "part-" not in texts(provider)
 
 
-def test_what_one_tenant_asks_for_is_nowhere_in_what_another_is_shown(
+def test_requests_of_one_tenant_do_not_appear_in_another_tenants_prompt(
     provider: Provider, home: Path, place: Path
 ) -> None:
     wrapped = client(provider, home, place)
@@ -400,9 +402,7 @@ def test_what_one_tenant_asks_for_is_nowhere_in_what_another_is_shown(
         assert "WHY" not in texts(provider)
 
 
-def test_what_earlier_versions_wrote_into_a_manifest_stays_but_not_the_manifest_itself(
-    provider: Provider, home: Path, place: Path
-) -> None:
+def test_manifest_listed_in_itself_is_not_shown(provider: Provider, home: Path, place: Path) -> None:
     legacy = MANIFEST + "  - {path: working-set.yml, priority: 0.5, added_by: model, why: WHY of another}\n"
     (place / "working-set.yml").write_text(legacy)
     ask(client(provider, home, place))
@@ -412,7 +412,7 @@ def test_what_earlier_versions_wrote_into_a_manifest_stays_but_not_the_manifest_
     (place / "working-set.yml").write_text(MANIFEST)
 
 
-def test_what_the_operator_takes_over_is_the_operators(provider: Provider, home: Path, place: Path) -> None:
+def test_operator_entry_replaces_the_models_entry(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place)
     provider.answer = Asking([wish(ADD, "docs/found.md", priority=0.7), wish(REMOVE, "own.md")])
     ask(wrapped)
@@ -431,7 +431,9 @@ def test_what_the_operator_takes_over_is_the_operators(provider: Provider, home:
 
 
 @pytest.mark.parametrize("trouble", ["broken", "gone with its directory", "link"])
-def test_what_cannot_be_decided_costs_no_reply(provider: Provider, home: Path, place: Path, trouble: str) -> None:
+def test_undecidable_requests_are_refused_and_the_reply_arrives(
+    provider: Provider, home: Path, place: Path, trouble: str
+) -> None:
     path = place / "working-set.yml"
 
     def meanwhile(asked: Ask) -> Answer:
@@ -454,7 +456,7 @@ def test_what_cannot_be_decided_costs_no_reply(provider: Provider, home: Path, p
     assert (turn.report.error, turn.report.not_saved) == ("", ())
 
 
-def test_hints_are_named_and_move_what_the_model_added(provider: Provider, home: Path, place: Path) -> None:
+def test_cache_hints_are_shown_and_adjust_model_added_files(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place)
     ask(wrapped)
     assert "Cache hints" not in texts(provider)
@@ -471,9 +473,7 @@ def test_hints_are_named_and_move_what_the_model_added(provider: Provider, home:
     assert "Cache hints" not in texts(provider)
 
 
-def test_files_sink_when_nobody_speaks_of_them_and_rise_when_they_do(
-    provider: Provider, home: Path, place: Path
-) -> None:
+def test_file_priority_falls_without_mentions_and_rises_with_them(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place)
     moved = [adjusted(ask(wrapped, f"Question {number}")) for number in range(1, 5)]
     assert moved == [{}] * 4
@@ -488,7 +488,9 @@ def test_files_sink_when_nobody_speaks_of_them_and_rise_when_they_do(
     assert updates(home) == []
 
 
-def test_a_caller_who_sends_everything_is_looked_at_the_same_way(provider: Provider, home: Path, place: Path) -> None:
+def test_file_priority_adjusts_when_the_caller_sends_the_full_history(
+    provider: Provider, home: Path, place: Path
+) -> None:
     wrapped, history = client(provider, home, place), []
     for number in range(6):
         history.append({"role": "user", "content": f"Question {number}, see given.md"})
@@ -525,7 +527,7 @@ def outputs(provider: Provider) -> list[str]:
     return [path for path in shown(provider) if path.startswith("tool:")]
 
 
-def test_a_large_output_comes_as_a_file_when_it_is_not_sent_any_more_and_goes(
+def test_large_tool_output_becomes_a_file_after_leaving_history_and_expires(
     provider: Provider, home: Path, place: Path
 ) -> None:
     wrapped = client(provider, home, place, history_tokens=300, retrieval=False)
@@ -556,7 +558,7 @@ def test_a_large_output_comes_as_a_file_when_it_is_not_sent_any_more_and_goes(
     assert not list(place.rglob("*call_1*"))
 
 
-def test_nothing_is_sent_twice_and_small_outputs_are_no_files(provider: Provider, home: Path, place: Path) -> None:
+def test_tool_outputs_are_sent_once_and_small_ones_are_not_files(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place, history_tokens=3000, retrieval=False)
     provider.answer = Tooling()
     look(wrapped, "small")
@@ -569,9 +571,7 @@ def test_nothing_is_sent_twice_and_small_outputs_are_no_files(provider: Provider
     assert outputs(provider)
 
 
-def test_only_the_newest_outputs_are_files_and_a_new_process_knows_them(
-    provider: Provider, home: Path, place: Path
-) -> None:
+def test_only_the_newest_tool_outputs_are_files_across_processes(provider: Provider, home: Path, place: Path) -> None:
     provider.answer = Tooling()
     for number in range(7):
         look(client(provider, home, place, history_tokens=100, retrieval=False), f"{number} {OUTPUT}")
@@ -582,7 +582,7 @@ def test_only_the_newest_outputs_are_files_and_a_new_process_knows_them(
     assert len(came) == len(set(came)) == 7
 
 
-def test_what_a_tool_says_as_a_file_cannot_become_core_memory(provider: Provider, home: Path, place: Path) -> None:
+def test_tool_output_file_cannot_become_core_memory(provider: Provider, home: Path, place: Path) -> None:
     (place / "working-set.yml").write_text("files: []\n")
     wrapped = client(provider, home, place, history_tokens=100, retrieval=False)
     provider.answer = Tooling()
@@ -596,7 +596,7 @@ def test_what_a_tool_says_as_a_file_cannot_become_core_memory(provider: Provider
     assert [each.item["origin"] for each in turn.operations if each.item and each.id == "b-1"] == ["tool"]
 
 
-def test_an_output_poses_as_nothing_else(provider: Provider, home: Path, place: Path) -> None:
+def test_tool_output_cannot_forge_a_system_block(provider: Provider, home: Path, place: Path) -> None:
     wrapped = client(provider, home, place, history_tokens=100, retrieval=False)
     provider.answer = Tooling()
     ask(wrapped)

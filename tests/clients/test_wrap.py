@@ -33,7 +33,7 @@ def test_a_session_may_have_any_name(client: openai.OpenAI, home: Path, session:
     assert ask(ctxwrap.wrap(client, session=session, store=home)).session == session
 
 
-def test_wrapping_again_changes_only_what_is_named(client: openai.OpenAI, home: Path) -> None:
+def test_rewrapping_changes_only_the_given_settings(client: openai.OpenAI, home: Path) -> None:
     first = ctxwrap.wrap(client, session="one", tenant="acme", store=home, context_mode="readonly")
     second = ctxwrap.wrap(first, session="two")
     third = ctxwrap.wrap(second, context_mode="enabled")
@@ -47,14 +47,14 @@ def test_wrapping_again_changes_only_what_is_named(client: openai.OpenAI, home: 
     assert len(said(home, "two", tenant="acme")) == 4
 
 
-def test_another_store_may_be_named_when_wrapping_again(client: openai.OpenAI, home: Path, tmp_path: Path) -> None:
+def test_rewrapping_can_change_the_store(client: openai.OpenAI, home: Path, tmp_path: Path) -> None:
     wrapped = ctxwrap.wrap(client, session="s", store=home)
     ask(ctxwrap.wrap(wrapped, store=tmp_path / "other"))
     assert said(home, "s") == []
     assert len(said(tmp_path / "other", "s")) == 2
 
 
-def test_the_session_that_was_used_longest_ago_is_let_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recently_used_session_is_evicted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctxwrap.turn.binding._OPEN_SESSIONS", 2)
     binding = ClientBinding(store=MemoryStore(), settings=Settings())
     first, second, third = (SessionKey("t", "a", name) for name in "abc")
@@ -85,7 +85,7 @@ def by_litellm(provider: Provider, home: Path, **extra: Any) -> Any:
 
 
 @pytest.mark.parametrize("call", [by_openai, by_anthropic, by_litellm])
-def test_a_mode_in_the_extra_body_counts_and_is_not_sent(call: Any, provider: Provider, home: Path) -> None:
+def test_mode_in_the_extra_body_applies_and_is_not_sent(call: Any, provider: Provider, home: Path) -> None:
     reply = call(provider, home, extra_body=dict(MODE_IN_BODY))
     turn = ctxwrap.turn_of(reply)
     assert turn is not None
@@ -96,7 +96,7 @@ def test_a_mode_in_the_extra_body_counts_and_is_not_sent(call: Any, provider: Pr
 
 
 @pytest.mark.parametrize("call", [by_openai, by_anthropic, by_litellm])
-def test_a_keyword_comes_before_a_mode_in_the_extra_body(call: Any, provider: Provider, home: Path) -> None:
+def test_mode_keyword_overrides_the_mode_in_the_extra_body(call: Any, provider: Provider, home: Path) -> None:
     reply = call(provider, home, context_mode="readonly", extra_body=dict(MODE_IN_BODY))
     turn = ctxwrap.turn_of(reply)
     assert turn is not None

@@ -161,7 +161,7 @@ def test_selected_and_omitted_are_all_candidates(chat: Any, home: Path) -> None:
         assert all(each.reason for each in selection.omitted_item_refs)
 
 
-def test_missing_context_tells_of_files_and_questions(chat: Any, home: Path) -> None:
+def test_missing_context_lists_files_and_questions(chat: Any, home: Path) -> None:
     told = " ".join(each.question for each in exported(home).missing_context)
     assert "gone.md" in told
 
@@ -171,7 +171,7 @@ def test_visibility_targets_are_the_documents() -> None:
 
 
 @pytest.mark.parametrize("target", VISIBILITY)
-def test_what_is_visible_to_one_target_is_visible_to_no_other(provider: Provider, home: Path, target: str) -> None:
+def test_item_for_one_target_is_hidden_from_other_targets(provider: Provider, home: Path, target: str) -> None:
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0)
     client: Any = ctxwrap.wrap(bare, store=home, session="s")
     ctxwrap.offer("browser_state", "the page", session="s", visibility=[target])
@@ -197,7 +197,7 @@ def test_children_results_are_peer_messages(provider: Provider, home: Path) -> N
     assert exported(home).contents[found.content_ref or ""].strip() == "It is baked."
 
 
-def test_an_envelope_goes_out_and_in_again(chat: Any, home: Path, tmp_path: Path) -> None:
+def test_exported_envelope_can_be_imported(chat: Any, home: Path, tmp_path: Path) -> None:
     path = tmp_path / "evidence.json"
     path.write_bytes(exported(home, "reviewer").as_bytes())
     there = tmp_path / "there"

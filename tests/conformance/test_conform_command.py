@@ -482,12 +482,12 @@ def test_the_breaking_session_breaks_that_check_alone(id: str, tmp_path: Path) -
     assert broken(folder) == {id}
 
 
-def test_a_session_may_be_no_more_than_its_messages(tmp_path: Path) -> None:
+def test_session_with_only_messages_passes(tmp_path: Path) -> None:
     write(tmp_path / "s/messages.jsonl", '{"role":"user","content":"hi"}\n')
     assert broken(tmp_path / "s") == set()
 
 
-def test_a_policy_may_allow_to_delete_messages(tmp_path: Path) -> None:
+def test_policy_that_allows_message_deletion_passes(tmp_path: Path) -> None:
     folder = write_session(tmp_path / "s")
     lose_history(folder)
     (folder / "messages.jsonl").unlink()
@@ -495,7 +495,7 @@ def test_a_policy_may_allow_to_delete_messages(tmp_path: Path) -> None:
     assert broken(folder) == set()
 
 
-def test_the_manifest_as_the_document_prints_it_is_no_yaml_in_its_last_line(tmp_path: Path) -> None:
+def test_documents_manifest_is_invalid_yaml_in_its_last_line(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
     path.write_text(MANIFEST_AS_PRINTED)
     result = run(path)
@@ -526,7 +526,7 @@ def test_the_nodes_of_the_documents_diagram_are_counted() -> None:
         ("empty", "", "reply"),
     ],
 )
-def test_what_a_file_is_shows_in_what_it_holds(name: str, text: str, kind: str, tmp_path: Path) -> None:
+def test_kind_of_a_file_is_detected_from_its_content(name: str, text: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     assert json.loads(run(tmp_path / name, "--json").output)["kind"] == kind
 
@@ -543,18 +543,18 @@ def test_what_a_file_is_shows_in_what_it_holds(name: str, text: str, kind: str, 
         ("<<<CONTEXT>>>\n" + TEMPLATE_JSON[:-40], "CP-4"),
     ],
 )
-def test_what_ctxwrap_would_mend_is_broken_all_the_same(trailer: str, rule: str) -> None:
+def test_repairable_snapshot_fails_the_check(trailer: str, rule: str) -> None:
     result = run("-", "--as", "reply", given=f"Hi.\n\n{trailer}")
     assert result.exit_code == 1
     assert result.output.startswith(f"{rule} MUST, Context Protocol: “")
 
 
-def test_the_separator_in_a_memory_is_text() -> None:
+def test_separator_inside_a_memory_item_is_text() -> None:
     said = changed(TEMPLATE, ("memory", "core", 0, "content"), "ends with <<<CONTEXT>>> {}")
     assert broken("-", "reply", f"Hi\n\n<<<CONTEXT>>> {json.dumps(said)}") == set()
 
 
-def test_exit_codes_and_levels(tmp_path: Path) -> None:
+def test_exit_code_follows_the_level_of_findings(tmp_path: Path) -> None:
     should = json.dumps(changed(ENVELOPE, ("items", 0, "context_kind"), "gossip"))
     assert [run("-", *more, given=should).exit_code for more in ([], ["--strict"])] == [0, 1]
     assert run("-", given=REPLY.replace("0.05", "5")).exit_code == 1
@@ -596,7 +596,7 @@ def test_findings_are_counted_and_only_the_first_are_shown() -> None:
     assert "  and 980 more\n" in output
 
 
-def test_what_was_found_cannot_steer_a_terminal() -> None:
+def test_findings_have_no_terminal_control_characters() -> None:
     said = changed(TEMPLATE, ("memory", "\x1b[2J\u202e"), [])
     assert "\x1b" not in (output := run("-", given=f"<<<CONTEXT>>>\n{json.dumps(said)}").output)
     assert "\u202e" not in output
@@ -610,7 +610,7 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES, text=st.text(), kind=st.sampled_from([None, *KINDS]))
-def test_every_text_is_judged_or_unusable(value: Any, text: str, kind: InputKind | None) -> None:
+def test_any_text_gets_findings_or_is_unusable(value: Any, text: str, kind: InputKind | None) -> None:
     for said in (text, json.dumps(value), f"{text}\n<<<CONTEXT>>>\n{json.dumps(value)}"):
         with suppress(InvalidInput):
             found = conform("-", kind, stdin=BytesIO(said.encode("utf-8", "replace")))
@@ -623,7 +623,7 @@ FILES += ("context/refs.jsonl", "context/dedup/index.jsonl", "context/swap/index
 
 @examples(50)
 @given(files=st.dictionaries(st.sampled_from(FILES), st.lists(VALUES, max_size=3), max_size=3))
-def test_every_folder_is_judged(files: dict[str, list[Any]]) -> None:
+def test_any_folder_gets_findings(files: dict[str, list[Any]]) -> None:
     with TemporaryDirectory() as folder:
         for name, lines in {"messages.jsonl": [], **files}.items():
             write(Path(folder) / name, "\n".join(map(json.dumps, lines)))

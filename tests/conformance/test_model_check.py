@@ -44,7 +44,7 @@ def ctxwrap_check(*arguments: str, **environment: str) -> Result:
 
 
 @pytest.mark.parametrize("habit", [*WORKS, *WORKS_NOT, *OTHERS])
-def test_the_report_on_a_habit_adds_up(habit: str) -> None:
+def test_model_check_report_counts_add_up(habit: str) -> None:
     found, told = check(habit)
     assert told == [(at, 20) for at in range(21)]
     assert found.clean + found.repaired + found.unusable + found.missing == found.turns == len(SCRIPT)
@@ -59,7 +59,7 @@ def test_the_report_on_a_habit_adds_up(habit: str) -> None:
         assert found.works is (habit in WORKS), found
 
 
-def test_what_the_model_broke_is_told_once_a_reply_without_details() -> None:
+def test_model_check_reports_each_violation_once_per_reply_without_details() -> None:
     assert checked("fenced_json").forms == {"code-fence": 20}
     assert checked("counts_rounds").forms == {"runtime.round was changed from … to …": 20}
 
@@ -73,18 +73,18 @@ def test_what_the_model_broke_is_told_once_a_reply_without_details() -> None:
         ("drops_everything_once", {"snapshot": "full", "on_missing": "rules"}),
     ],
 )
-def test_the_advice_follows_from_what_was_found(habit: str, settings: dict[str, str]) -> None:
+def test_advice_follows_from_the_findings(habit: str, settings: dict[str, str]) -> None:
     assert checked(habit).advice.settings == settings
 
 
-def test_the_full_form_can_be_asked_for() -> None:
+def test_model_check_can_use_full_snapshots() -> None:
     found = checked("obedient", snapshot="full")
     assert found.works
     assert found.snapshot == found.advice.settings["snapshot"] == "full"
     assert found.snapshot_tokens > checked("obedient").snapshot_tokens
 
 
-def test_findings_go_by_what_memory_says() -> None:
+def test_findings_depend_on_the_memory_contents() -> None:
     kept = ["Ada", "no peanuts", "green", "a nurse", "moved from Bergen to Trondheim"]
     memory = {"core": [{"content": content} for content in kept], "working": [], "ephemeral": [{"content": "train"}]}
     assert all(finding.holds for finding in findings(memory))
@@ -96,7 +96,7 @@ def test_findings_go_by_what_memory_says() -> None:
     assert sum(not finding.holds for finding in findings({})) == 5
 
 
-def test_the_estimate_is_of_the_size_of_what_it_takes() -> None:
+def test_cost_estimate_is_close_to_the_actual_cost() -> None:
     expected, found = estimate("practice"), checked("obedient")
     assert expected.turns == found.turns
     assert expected.tokens_in / 2 < found.tokens_in < expected.tokens_in * 2
@@ -110,7 +110,7 @@ def provider() -> Iterator[Provider]:
         yield provider
 
 
-def test_the_command_tells_cost_findings_and_advice(provider: Provider) -> None:
+def test_command_prints_cost_findings_and_advice(provider: Provider) -> None:
     result = ctxwrap_check("--model", "practice", "--base-url", provider.openai_url)
     assert result.exit_code == 0, result.output
     assert "20 turns with practice: about" in result.output
@@ -119,7 +119,7 @@ def test_the_command_tells_cost_findings_and_advice(provider: Provider) -> None:
         assert line in result.output
 
 
-def test_a_program_gets_data_and_an_exit_code(provider: Provider) -> None:
+def test_command_prints_json_and_sets_the_exit_code(provider: Provider) -> None:
     provider.answer = HABITS["silent"]
     result = ctxwrap_check("--model", "practice", "--base-url", provider.openai_url, "--json")
     assert result.exit_code == 1
@@ -127,7 +127,7 @@ def test_a_program_gets_data_and_an_exit_code(provider: Provider) -> None:
     assert (told["works"], told["missing"], told["advice"]["settings"]) == (False, 20, {"context_mode": "readonly"})
 
 
-def test_a_model_that_cannot_be_tried_is_one_sentence_and_another_exit_code(provider: Provider) -> None:
+def test_unreachable_model_prints_one_line_and_sets_another_exit_code(provider: Provider) -> None:
     provider.answer = lambda ask: Failure(401, "bad \x1b[31mkey")
     refused = ctxwrap_check("--model", "practice", "--base-url", provider.openai_url, "--yes")
     nowhere = ctxwrap_check("--model", "no-provider-has-this", "--yes")
@@ -139,13 +139,13 @@ def test_a_model_that_cannot_be_tried_is_one_sentence_and_another_exit_code(prov
         assert "\x1b" not in result.output
 
 
-def test_an_error_midway_is_no_verdict(provider: Provider) -> None:
+def test_error_during_the_check_gives_no_verdict(provider: Provider) -> None:
     answers = iter([HABITS["obedient"]] * 3)
     provider.answer = lambda ask: next(answers, lambda ask: Failure(400, "enough"))(ask)
     assert ctxwrap_check("--model", "practice", "--base-url", provider.openai_url, "--json").exit_code == 2
 
 
-def test_somebody_at_a_terminal_is_asked_first(provider: Provider) -> None:
+def test_command_asks_for_confirmation_on_a_terminal(provider: Provider) -> None:
     ours, theirs = pty.openpty()
     os.write(ours, b"n\n")
     command = [sys.executable, "-m", "ctxwrap", "check", "--model", "practice", "--base-url", provider.openai_url]
@@ -158,7 +158,7 @@ def test_somebody_at_a_terminal_is_asked_first(provider: Provider) -> None:
     assert not provider.seen
 
 
-def test_a_server_of_ones_own_gets_the_key_that_was_named_and_no_other(provider: Provider) -> None:
+def test_custom_server_gets_only_the_named_api_key(provider: Provider) -> None:
     provider.answer = lambda ask: Answer(f"key {ask.headers['authorization']}")
     arguments = ("--model", "practice", "--base-url", provider.openai_url, "--json")
     ctxwrap_check(*arguments, OPENAI_API_KEY="sk-of-openai")

@@ -35,7 +35,7 @@ def test_nodes_are_counted_once(code: str, count: int) -> None:
     assert node_counts(f"# Diagram\n```mermaid\n{code}\n```\nText --> more.") == [count]
 
 
-def test_every_diagram_counts_and_nothing_else() -> None:
+def test_only_mermaid_diagrams_are_counted() -> None:
     assert node_counts("```mermaid\ngraph TD\na-->b\n```\n\n~~~mermaid\ngraph TD\na-->b-->c\n~~~") == [2, 3]
     assert node_counts(f"```\n{CHAIN}\n```\n{CHAIN}") == []
     assert node_counts(f"```mermaid\ngraph TD\n{CHAIN}") == [11], "one that nobody closed is drawn, too"

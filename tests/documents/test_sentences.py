@@ -38,7 +38,7 @@ from ctxwrap.language.dates import days_in
         ("---\n\n  \n", []),
     ],
 )
-def test_sentences_end_where_they_end(text: str, sentences: list[str]) -> None:
+def test_sentences_are_split_at_their_ends(text: str, sentences: list[str]) -> None:
     assert sentences_in(text) == sentences
 
 
@@ -50,7 +50,7 @@ def test_no_word_is_lost_between_sentences(text: str) -> None:
         assert all(word in kept for word in line.split() if word.isalpha())
 
 
-def test_greetings_tell_nothing_in_four_languages_and_answers_something() -> None:
+def test_greetings_in_four_languages_are_filler_and_answers_are_not() -> None:
     filler = (
         "Hi!",
         "Thanks a lot!",
@@ -66,14 +66,14 @@ def test_greetings_tell_nothing_in_four_languages_and_answers_something() -> Non
     assert [text for text in telling if is_filler(text)] == []
 
 
-def test_what_a_sentence_names() -> None:
+def test_facts_in_a_sentence_are_names_dates_and_numbers() -> None:
     named = facts_in('We met Maria Jansen on 17 Aug 2025 about "Blue Door" (case A-4471, 45,000 EUR) at x@y.org.')
     assert {"Maria", "Jansen", "2025-08-17", "Blue Door", "A-4471", "45,000", "EUR", "x@y.org"} <= named
     assert {"カメラ", "Canon"} <= facts_in("新しいカメラはCanonです。")
     assert salience("We met Maria on 3 May.") > salience("We met somebody one day.") > salience("Hello there!") == 0
 
 
-def test_what_is_decided_and_what_is_to_be_done() -> None:
+def test_decisions_and_tasks_are_recognised() -> None:
     for text in (
         "We decided to sell it.",
         "Wir haben es beschlossen.",
@@ -96,7 +96,7 @@ def test_what_is_decided_and_what_is_to_be_done() -> None:
     assert not assigns("I have to say it is nice.")
 
 
-def test_days_are_known_in_many_spellings_and_only_beyond_doubt() -> None:
+def test_dates_are_read_in_many_spellings_only_if_unambiguous() -> None:
     spellings = ("17 Aug 2025", "17th of August 2025", "August 17, 2025", "17. August 2025", "2025-08-17", "17.08.2025")
     spellings += ("17 août 2025", "17 de agosto de 2025", "2025年8月17日")
     assert {day.name for text in spellings for day in days_in(f"on {text}, yes")} == {"2025-08-17"}
@@ -105,14 +105,14 @@ def test_days_are_known_in_many_spellings_and_only_beyond_doubt() -> None:
 
 
 @given(st.text(max_size=80), st.integers(1, 60))
-def test_cuts_fit_and_leave_what_was_there(text: str, limit: int) -> None:
+def test_cut_text_fits_and_is_a_prefix_of_the_original(text: str, limit: int) -> None:
     short = shorten(text, limit)
     assert len(short) <= limit
     assert short == text if len(text) <= limit else text.startswith(short.removesuffix("…")) and short.endswith("…")
 
 
 @pytest.mark.parametrize("whole", ["e\u0301", "👩\u200d👩\u200d👧", "👍🏽", "❤\ufe0f", "🇧🇪", "की"])
-def test_cuts_tear_no_character_apart(whole: str) -> None:
+def test_cut_splits_no_character(whole: str) -> None:
     for limit in range(2, 40):
         kept = shorten(whole * 20, limit).removesuffix("…")
         assert len(kept) % len(whole) == 0
@@ -137,7 +137,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_a_megabyte_of_anything_is_read_within_its_caps(text: str) -> None:
+def test_megabyte_of_hostile_text_is_read_within_limits(text: str) -> None:
     raw = RawMessage(1, "user", text)
     assert len(summarise_message(raw)) <= 512
     assert len(fit_summary(text)) <= 512
@@ -145,6 +145,6 @@ def test_a_megabyte_of_anything_is_read_within_its_caps(text: str) -> None:
     assert len(grow(text, [raw])) <= 5000
 
 
-def test_the_samples_are_hostile_enough() -> None:
+def test_hostile_samples_are_large_enough() -> None:
     assert all(len(text) >= 900_000 for text in HOSTILE.values())
     assert unicodedata.combining(HOSTILE["marks"][-1])

@@ -25,9 +25,7 @@ def said(text: str, role: str = "user", **more: str) -> str:
 
 
 @given(raws, st.text(max_size=200))
-def test_no_summary_is_longer_than_its_message_or_empty_or_different_the_next_time(
-    raw: RawMessage, document: str
-) -> None:
+def test_summary_is_deterministic_nonempty_and_no_longer_than_its_message(raw: RawMessage, document: str) -> None:
     summary = summarise_message(raw, document)
     assert len(summary) <= min(MAX_SUMMARY, len(raw.text))
     assert bool(summary) == bool(raw.text)
@@ -37,7 +35,7 @@ def test_no_summary_is_longer_than_its_message_or_empty_or_different_the_next_ti
 
 
 @given(texts)
-def test_what_fits_stays_and_what_is_fitted_fits(text: str) -> None:
+def test_fitted_summary_is_within_the_limit_and_stable(text: str) -> None:
     short = fit_summary(text)
     assert len(short) <= MAX_SUMMARY
     assert fit_summary(short) == short
@@ -60,7 +58,7 @@ def test_the_ellipsis_stands_for_what_was_removed_only(telling: int, dull: int, 
         assert not summary.endswith("…"), "greetings and filler do not count"
 
 
-def test_what_tells_little_goes_first() -> None:
+def test_uninformative_sentences_are_removed_first() -> None:
     dull = "It was a long day and nobody knew what to make of it. " * 9
     short = fit_summary(f"Hello there! {dull}Maria Jansen signed contract A-4471 on 17 Aug 2025. {dull}")
     assert "Maria Jansen signed contract A-4471 on 17 Aug 2025" in short
@@ -96,7 +94,7 @@ def test_a_statement_and_a_request_to_somebody_are_reported_as_in_the_example() 
         ("I hate Mondays. I hate Mondays. I hate Mondays.", "User hates Mondays."),
     ],
 )
-def test_a_message_without_its_filler(text: str, summary: str) -> None:
+def test_summary_leaves_out_filler(text: str, summary: str) -> None:
     assert said(text) == summary
 
 
@@ -111,11 +109,11 @@ def test_a_message_without_its_filler(text: str, summary: str) -> None:
         "I live in Ghent and work in Aalst.",
     ],
 )
-def test_nobody_is_named_where_it_could_be_somebody_else(text: str) -> None:
+def test_summary_does_not_resolve_ambiguous_references(text: str) -> None:
     assert said(f"Hello there, everyone! {text}") == f"User: {text}"
 
 
-def test_speaker_and_day_are_named_where_there_is_room() -> None:
+def test_speaker_and_day_are_named_if_they_fit() -> None:
     text = "Hello! Thank you so much! I live in Ghent."
     assert said(text, speaker="Maria") == "Maria lives in Ghent."
     assert said(text, speaker="Maria", time="2025-03-01T10:00:00Z") == "2025-03-01: Maria lives in Ghent."
@@ -124,7 +122,7 @@ def test_speaker_and_day_are_named_where_there_is_room() -> None:
     assert said('{"ok": true}', "tool") == '{"ok": true}'
 
 
-def test_nothing_but_a_raw_message_has_a_summary() -> None:
+def test_only_raw_messages_can_be_summarised() -> None:
     summary = said("I live in Ghent.")
     with pytest.raises(TypeError, match="summary"):
         summarise_message(summary)  # type: ignore[arg-type]
@@ -134,7 +132,7 @@ def test_nothing_but_a_raw_message_has_a_summary() -> None:
         summarise_message("I live in Ghent.")  # type: ignore[arg-type]
 
 
-def test_names_dates_and_numbers_survive() -> None:
+def test_summary_keeps_names_dates_and_numbers() -> None:
     """Of all that the messages about two topics name, by a list made by hand, 95 % are in their summaries."""
     wanted = [(name, said(text)) for text, names in MESSAGES for name in names]
     lost = [(name, summary) for name, summary in wanted if name not in summary]

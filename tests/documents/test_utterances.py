@@ -13,7 +13,7 @@ def _has(text: str, part: str) -> bool:
     return part.casefold() in text.casefold()
 
 
-def test_there_are_two_hundred_and_a_quarter_is_held_out() -> None:
+def test_corpus_has_200_utterances_and_a_quarter_is_held_out() -> None:
     assert len(UTTERANCES) == 200
     assert sum(map(is_held_out, UTTERANCES)) == 50
     assert sum(len(each.kept) for each in UTTERANCES) > 500
@@ -26,7 +26,7 @@ def test_no_summary_and_no_document_says_anything_false() -> None:
         assert [(text, part) for each, text in said for part in each.false if _has(text, part)] == []
 
 
-def test_summaries_keep_what_is_informative() -> None:
+def test_summaries_keep_informative_parts() -> None:
     for held_out in (False, True):
         wanted = [
             (part, summary)
@@ -43,7 +43,7 @@ def test_no_summary_is_longer_than_its_utterance() -> None:
     assert [summary for each, summary in both if len(summary) > len(each.raw.text)] == []
 
 
-def test_filler_goes() -> None:
+def test_summaries_leave_out_filler() -> None:
     wanted = [(part, summary) for each, summary in zip(UTTERANCES, SUMMARIES, strict=True) for part in each.filler]
     kept = [summary for part, summary in wanted if _has(summary, part)]
     assert len(kept) <= 0.1 * len(wanted), kept

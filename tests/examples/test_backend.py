@@ -125,7 +125,7 @@ def token_of(backend: Backend, name: str, until: float, secret: str = SECRET) ->
     return signing(CHAT_SECRET=secret, CHAT_USERS=str(backend.users)).signed(name, until)
 
 
-def test_who_signs_in_has_a_cookie_that_scripts_and_other_sites_do_not_get(practice: Backend) -> None:
+def test_session_cookie_is_hidden_from_scripts_and_other_sites(practice: Backend) -> None:
     ada = Person(practice, "ada")
     assert ada.signed_in.status_code == 204
     cookie = ada.signed_in.headers["set-cookie"]
@@ -143,7 +143,7 @@ def test_a_wrong_password_and_an_unknown_name_are_refused_alike(practice: Backen
     assert "set-cookie" not in answer.headers
 
 
-def test_only_a_genuine_cookie_that_is_not_too_old_opens_anything(practice: Backend) -> None:
+def test_only_a_valid_unexpired_cookie_is_accepted(practice: Backend) -> None:
     later, good = time.time() + 60, token_of(practice, "ada", time.time() + 60)
     name, expires, signature = good.split(".")
     refused = [
@@ -173,14 +173,14 @@ def _asked_with(backend: Backend, token: str) -> tuple[int, int]:
     ("path", "body"),
     [("/chat", {"text": "Hello."}), ("/sign-in", {"name": "ada", "password": PASSWORD}), ("/sign-out", None)],
 )
-def test_a_page_of_another_site_can_do_nothing(practice: Backend, path: str, body: Any) -> None:
+def test_requests_from_another_origin_are_refused(practice: Backend, path: str, body: Any) -> None:
     ada = Person(practice, "ada")
     for origin in ("https://evil.example", "null", practice.url.replace("127.0.0.1", "localhost")):
         assert ada.http.post(path, json=body, headers={"origin": origin}).status_code == 403
     assert ada.http.post(path, json=body, headers={"origin": practice.url}).status_code in (200, 204)
 
 
-def test_a_form_cannot_pose_as_json(practice: Backend) -> None:
+def test_form_content_types_are_refused(practice: Backend) -> None:
     ada = Person(practice, "ada")
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         answer = ada.http.post("/chat", content=b'{"text": "Hello."}', headers={"content-type": kind})
@@ -199,7 +199,7 @@ def test_a_form_cannot_pose_as_json(practice: Backend) -> None:
         ({"text": "Hello.", "session": "user-bob"}, "session"),
     ],
 )
-def test_a_message_that_is_none_is_refused_with_the_field_that_is_wrong(
+def test_invalid_message_is_refused_with_the_name_of_the_wrong_field(
     practice: Backend, body: dict[str, Any], word: str
 ) -> None:
     zoe = Person(practice, "zoe")
@@ -220,7 +220,7 @@ NO_MESSAGES = {
 
 
 @pytest.mark.parametrize("body", NO_MESSAGES.values(), ids=NO_MESSAGES)
-def test_a_body_that_is_no_message_is_refused(practice: Backend, body: bytes) -> None:
+def test_malformed_body_is_refused(practice: Backend, body: bytes) -> None:
     for path in ("/chat", "/sign-in"):
         answer = Person(practice, "zoe").http.post(path, content=body, headers={"content-type": "application/json"})
         assert answer.status_code in (400, 422)
@@ -228,13 +228,13 @@ def test_a_body_that_is_no_message_is_refused(practice: Backend, body: bytes) ->
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
-def test_a_password_is_right_for_whom_it_was_hashed_and_no_other_is(password: str, other: str) -> None:
+def test_password_check_accepts_only_the_hashed_password(password: str, other: str) -> None:
     users = users_in(f"# people\n\nada:{hashed(password, cost=(2, 8, 1))}\n")
     assert is_right(password, users, "ada")
     assert is_right(other, users, "ada") == (other == password)
 
 
-def test_behind_https_cookies_are_for_https_and_the_origin_is_the_one_that_browsers_see(
+def test_https_origin_makes_cookies_secure_and_is_the_only_accepted_origin(
     tmp_path: Path, serving: Callable[..., Backend]
 ) -> None:
     with serving(str(tmp_path / "sessions"), ORIGIN="https://chat.example") as backend:
@@ -247,7 +247,7 @@ def test_behind_https_cookies_are_for_https_and_the_origin_is_the_one_that_brows
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_is_too_large_is_refused_however_it_comes(practice: Backend, chunked: bool) -> None:
+def test_oversized_body_is_refused_whole_or_chunked(practice: Backend, chunked: bool) -> None:
     body = b'{"text": "' + b"x" * 100_000 + b'"}'
     content: Any = iter([body[:50_000], body[50_000:]]) if chunked else body
     answer = Person(practice, "zoe").http.post("/chat", content=content, headers={"content-type": "application/json"})
@@ -257,7 +257,7 @@ def test_a_body_that_is_too_large_is_refused_however_it_comes(practice: Backend,
 # talking
 
 
-def test_an_answer_streams_and_what_was_said_is_remembered_by_every_worker(practice: Backend) -> None:
+def test_reply_streams_and_every_worker_shares_the_memory(practice: Backend) -> None:
     ada = Person(practice, "ada")
     events = ada.says("My name is Ada.")
     assert names_of(events) == ["accepted", "text", "done"]
@@ -271,7 +271,7 @@ def test_an_answer_streams_and_what_was_said_is_remembered_by_every_worker(pract
     assert "Ada" not in text_of(Person(practice, "bob").says("What is my name?"))
 
 
-def test_what_was_said_is_shown_page_by_page_and_to_nobody_else(practice: Backend) -> None:
+def test_history_is_paged_and_private_to_its_user(practice: Backend) -> None:
     eve = Person(practice, "eve")
     told = [f"I like fruit number {number}.\nAnd <b>newlines</b> \u2028 too." for number in range(5)]
     for text in told:
@@ -290,7 +290,7 @@ def test_what_was_said_is_shown_page_by_page_and_to_nobody_else(practice: Backen
     assert "fruit" not in Person(practice, "bob").http.get("/history").text
 
 
-def test_the_page_runs_its_own_script_and_no_other(practice: Backend) -> None:
+def test_content_security_policy_allows_only_the_pages_own_script(practice: Backend) -> None:
     page = httpx.get(practice.url, trust_env=False)
     assert "innerHTML" not in page.text
     assert "script-src 'sha256-" in page.headers["content-security-policy"]
@@ -298,7 +298,7 @@ def test_the_page_runs_its_own_script_and_no_other(practice: Backend) -> None:
     assert "//" not in page.text, "nothing is fetched from anywhere"
 
 
-def test_it_is_alive_and_ready(practice: Backend) -> None:
+def test_backend_reports_health_and_readiness(practice: Backend) -> None:
     assert httpx.get(f"{practice.url}/health", trust_env=False).json() == {"status": "alive"}
     assert (practice.ready().status_code, practice.ready().json()) == (200, {"status": "ready"})
 
@@ -307,7 +307,7 @@ def test_it_is_alive_and_ready(practice: Backend) -> None:
 
 
 class TestLeavingAndComingAtOnce:
-    def test_who_leaves_in_the_middle_has_what_was_said_so_far_and_may_go_on_at_once(self, talking: Talking) -> None:
+    def test_disconnected_user_keeps_the_partial_reply_and_can_continue(self, talking: Talking) -> None:
         backend, provider = talking
         held = provider.answer = Held()
         ada = Person(backend, "ada")
@@ -326,7 +326,7 @@ class TestLeavingAndComingAtOnce:
         assert said[1]["ctx"]["status"] == "aborted"
         assert said[3]["ctx"]["status"] == "complete"
 
-    def test_of_two_messages_at_once_the_second_waits_and_not_for_ever(self, talking: Talking) -> None:
+    def test_second_concurrent_message_waits_within_a_time_limit(self, talking: Talking) -> None:
         backend, provider = talking
         held = provider.answer = Held()
         with ThreadPoolExecutor() as pool, Person(backend, "bob").hearing("First.") as first:
@@ -341,7 +341,7 @@ class TestLeavingAndComingAtOnce:
         said = [message["content"] for message in said_in(backend.place, "bob")]
         assert said == ["First.", TEXT, "Second.", TEXT]
 
-    def test_nothing_is_left_open_by_those_who_leave(self, talking: Talking) -> None:
+    def test_disconnected_users_leave_no_open_resources(self, talking: Talking) -> None:
         backend, provider = talking
         eve = Person(backend, "eve")
         open_before = 0
@@ -368,7 +368,7 @@ def leases_in(database: str) -> int:
 # the end
 
 
-def test_a_backend_that_is_told_to_end_lets_streams_end_and_is_not_ready(
+def test_backend_shutdown_drains_streams_and_reports_not_ready(
     place: str, held: Held, serving: Callable[..., Backend]
 ) -> None:
     with serving(place, DRAIN_SECONDS="2") as backend:
@@ -388,7 +388,7 @@ def test_a_backend_that_is_told_to_end_lets_streams_end_and_is_not_ready(
         assert_left_nothing(backend)
 
 
-def test_a_stream_that_does_not_end_in_time_is_cut_and_saved_as_far_as_it_came(
+def test_shutdown_timeout_cuts_a_stream_and_saves_its_partial_text(
     place: str, held: Held, serving: Callable[..., Backend]
 ) -> None:
     with serving(place, SHUTDOWN_SECONDS="1") as backend:
@@ -409,7 +409,7 @@ def assert_left_nothing(backend: Backend) -> None:
             assert connection.execute("SELECT * FROM ctxwrap_writers").fetchall() == []
 
 
-def test_a_store_that_is_away_is_an_error_that_users_may_read_and_over_when_it_is_back(
+def test_store_outage_gives_users_a_readable_error_until_it_recovers(
     postgres: PostgresServer, database: str, held: Held, provider: Provider, serving: Callable[..., Backend]
 ) -> None:
     with serving(database) as backend, ThreadPoolExecutor() as pool:
@@ -459,7 +459,7 @@ WRONG_SETTINGS: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("variables", "told"), WRONG_SETTINGS)
-def test_a_wrong_setting_is_named_and_its_value_is_not_shown(
+def test_invalid_setting_is_named_without_its_value(
     variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("it serves"))
@@ -469,7 +469,7 @@ def test_a_wrong_setting_is_named_and_its_value_is_not_shown(
     assert not any(secret in str(ended.value) for secret in ("hunter2", "sk-1", SECRET))
 
 
-def test_a_process_with_a_wrong_setting_ends_with_its_message_alone() -> None:
+def test_invalid_setting_ends_the_process_without_a_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "backend"],
         cwd=ROOT / "examples",

@@ -95,7 +95,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "sessions") if request.param == "files" else request.getfixturevalue("database")
 
 
-def test_nothing_acknowledged_is_lost_doubled_or_shown_to_others_when_a_worker_dies_among_many_users(
+def test_worker_crash_under_load_loses_duplicates_and_leaks_no_message(
     place: str, tmp_path: Path, provider: Provider
 ) -> None:
     provider.answer = indiscreet

@@ -26,7 +26,7 @@ class Held(dict[str, str]):
         return super().get(*name)
 
 
-def test_who_comes_when_there_is_no_room_is_refused_at_once() -> None:
+def test_password_check_beyond_the_queue_limit_is_refused_at_once() -> None:
     async def scenario() -> None:
         users, checks = Held(), Checks(at_once=1, waiting=2)
         try:
@@ -52,7 +52,7 @@ def test_who_comes_when_there_is_no_room_is_refused_at_once() -> None:
     asyncio.run(scenario())
 
 
-def test_who_leaves_makes_no_room_for_more_work_than_there_may_be() -> None:
+def test_cancelled_password_check_does_not_free_its_slot_early() -> None:
     async def scenario() -> None:
         users, checks = Held(), Checks(at_once=1, waiting=0)
         try:

@@ -98,7 +98,7 @@ def command(*arguments: str) -> Result:
 # --- there and back -------------------------------------------------------------------------------------
 
 
-def test_a_session_is_the_same_in_another_store(original: Path, exported: Path, elsewhere: Store) -> None:
+def test_imported_session_equals_the_original(original: Path, exported: Path, elsewhere: Store) -> None:
     told: list[tuple[int, int]] = []
     imported = import_session(
         exported,
@@ -121,7 +121,7 @@ def test_a_session_is_the_same_in_another_store(original: Path, exported: Path, 
     assert told[-1][0] == told[-1][1]
 
 
-def test_an_imported_session_goes_on(exported: Path, provider: Provider, tmp_path: Path) -> None:
+def test_imported_session_can_be_continued(exported: Path, provider: Provider, tmp_path: Path) -> None:
     import_session(exported, store=tmp_path, session="Other / name")
     before = len(records(FileStore(tmp_path), KEY._replace(session="Other / name"), "messages"))
     converse(provider, tmp_path, "Other / name", turns=2)
@@ -130,7 +130,7 @@ def test_an_imported_session_goes_on(exported: Path, provider: Provider, tmp_pat
     assert verification.messages > before
 
 
-def test_an_archive_holds_no_more_than_it_should(original: Path, exported: Path) -> None:
+def test_archive_has_only_the_members_of_its_manifest(original: Path, exported: Path) -> None:
     held = members(exported)
     manifest = json.loads(held[MANIFEST])
     assert manifest["key"] == KEY._asdict()
@@ -144,7 +144,7 @@ def test_an_archive_holds_no_more_than_it_should(original: Path, exported: Path)
         assert not {"c", "b", "w"} & json.loads(line)["ctx"].keys()
 
 
-def test_an_archive_is_its_owners(exported: Path) -> None:
+def test_archive_file_is_private_to_its_owner(exported: Path) -> None:
     assert stat.S_IMODE(exported.stat().st_mode) == 0o600
     assert [path.name for path in exported.parent.iterdir()] == ["s.zip"]
 
@@ -159,7 +159,7 @@ def test_a_file_is_overwritten_only_on_request(original: Path, tmp_path: Path) -
     assert zipfile.is_zipfile(file)
 
 
-def test_a_file_that_comes_up_meanwhile_is_not_overwritten(original: Path, tmp_path: Path) -> None:
+def test_file_created_during_an_export_is_not_overwritten(original: Path, tmp_path: Path) -> None:
     file = tmp_path / "s.zip"
     with pytest.raises(SettingsError, match="already exists"):
         export_session("s", file, store=original, progress=lambda done, total: file.write_text("mine") and None)
@@ -167,7 +167,7 @@ def test_a_file_that_comes_up_meanwhile_is_not_overwritten(original: Path, tmp_p
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_an_export_that_fails_leaves_nothing(original: Path, tmp_path: Path) -> None:
+def test_failed_export_leaves_no_file(original: Path, tmp_path: Path) -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
@@ -180,7 +180,7 @@ def test_an_export_that_fails_leaves_nothing(original: Path, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_repeats_itself_without_end_is_no_bomb(tmp_path: Path) -> None:
+def test_export_of_highly_compressible_text_can_be_imported(tmp_path: Path) -> None:
     store = MemoryStore()
     event = {"type": "rules", "text": "x" * 3_000_000, "ctx": {"v": 1, "seq": 1}}
     store.open(KEY).append({"events": [event]})
@@ -191,7 +191,7 @@ def test_what_repeats_itself_without_end_is_no_bomb(tmp_path: Path) -> None:
     assert records(store, KEY._replace(session="t"), "events") == [event]
 
 
-def test_lines_that_others_wrote_are_carried_and_marked(tmp_path: Path) -> None:
+def test_foreign_log_lines_are_exported_and_marked(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     log = store.open(KEY)
     with log.locked():
@@ -208,7 +208,7 @@ def test_lines_that_others_wrote_are_carried_and_marked(tmp_path: Path) -> None:
     assert verify("t", store=store).unchecked == 1
 
 
-def test_names_that_cannot_be_carried_are_left_out_and_told(home: Path, tmp_path: Path) -> None:
+def test_files_with_unportable_names_are_left_out_and_reported(home: Path, tmp_path: Path) -> None:
     (directory_of(home) / "context" / "pinned" / "a\\b").write_text("x")
     (directory_of(home) / "context" / "pinned" / "a\nb").write_text("x")
     done = export_session("s", tmp_path / "s.zip", store=home)
@@ -233,7 +233,7 @@ RECORDS = st.lists(
 
 @examples(40)
 @given(RECORDS, RECORDS, st.text(min_size=1, max_size=20), st.data())
-def test_any_records_go_there_and_back(
+def test_any_records_survive_export_and_import(
     tmp_path_factory: pytest.TempPathFactory, messages: list[Record], events: list[Record], session: str, data: Any
 ) -> None:
     if not messages and not events:
@@ -272,7 +272,7 @@ def test_a_damaged_session_is_exported_only_on_request(home: Path, tmp_path: Pat
     assert verify("s", store=elsewhere).is_damaged
 
 
-def test_a_session_that_is_there_is_not_touched(original: Path, exported: Path) -> None:
+def test_import_does_not_change_an_existing_session(original: Path, exported: Path) -> None:
     before = everything(original)
     with pytest.raises(SettingsError, match="there is already a session 's' of tenant 'default' and agent 'default'"):
         import_session(exported, store=original)
@@ -284,7 +284,7 @@ def everything(home: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("stops_at", ["content", "events", "messages", "rebuild"])
-def test_an_import_that_is_interrupted_can_be_asked_for_again(
+def test_interrupted_import_can_be_repeated(
     exported: Path, tmp_path: Path, stops_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(owner: type, name: str, when: Callable[..., bool]) -> None:
@@ -318,7 +318,7 @@ def test_an_import_that_is_interrupted_can_be_asked_for_again(
     assert verify("s", store=tmp_path).findings == ()
 
 
-def test_half_a_session_of_another_archive_is_not_completed(exported: Path, tmp_path: Path) -> None:
+def test_import_does_not_complete_a_different_partial_session(exported: Path, tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     log = store.open(KEY)
     with log.locked():
@@ -393,12 +393,12 @@ def refused(file: Path, root: Path, match: str, limits: ArchiveLimits | None = N
         "context/pinned/\0",
     ],
 )
-def test_names_that_no_session_has_are_refused(exported: Path, tmp_path: Path, name: str) -> None:
+def test_member_names_outside_a_session_are_rejected(exported: Path, tmp_path: Path, name: str) -> None:
     file = made(tmp_path / "x.zip", {**members(exported), name: b"x"})
     refused(file, tmp_path, "does not belong in a session archive")
 
 
-def test_a_file_that_is_a_directory_as_well_is_refused(exported: Path, tmp_path: Path) -> None:
+def test_member_that_is_both_file_and_directory_is_rejected(exported: Path, tmp_path: Path) -> None:
     held = {**members(exported), "context/pinned/a": b"x", "context/pinned/a/b": b"x"}
     refused(made(tmp_path / "x.zip", held), tmp_path, "is inside a member that is a file")
 
@@ -409,14 +409,14 @@ def test_links_and_special_files_are_refused(exported: Path, tmp_path: Path, kin
     refused(made(tmp_path / "x.zip", members(exported), modes=modes), tmp_path, "is not a regular file")
 
 
-def test_members_that_stand_twice_are_refused(exported: Path, tmp_path: Path) -> None:
+def test_duplicate_members_are_rejected(exported: Path, tmp_path: Path) -> None:
     file = made(tmp_path / "x.zip", members(exported))
     with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("context/budget", b"8000\n")
     refused(file, tmp_path, "two members 'context/budget'")
 
 
-def test_bombs_are_refused_before_they_are_unpacked(exported: Path, tmp_path: Path) -> None:
+def test_zip_bombs_are_rejected_before_unpacking(exported: Path, tmp_path: Path) -> None:
     held, zeros = members(exported), b"0" * (2 << 20)
     bomb = made(tmp_path / "ratio.zip", {**held, "context/pinned/zeros": zeros})
     refused(bomb, tmp_path, "more than 200 times its packed size")
@@ -431,7 +431,7 @@ def test_bombs_are_refused_before_they_are_unpacked(exported: Path, tmp_path: Pa
     refused(small, tmp_path, "is longer than 100 bytes", ArchiveLimits(line_bytes=100))
 
 
-def test_a_size_that_is_a_lie_is_refused(exported: Path, tmp_path: Path) -> None:
+def test_member_with_a_false_size_is_rejected(exported: Path, tmp_path: Path) -> None:
     """A directory that calls a large member small."""
     file = made(tmp_path / "x.zip", {**members(exported), "context/pinned/zeros": b"0" * (2 << 20)})
     data, size = file.read_bytes(), (2 << 20).to_bytes(4, "little")
@@ -441,13 +441,13 @@ def test_a_size_that_is_a_lie_is_refused(exported: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("left", [0, 10, 1000, -1, -22, -100, -4000])
-def test_what_is_cut_short_is_refused(exported: Path, tmp_path: Path, left: int) -> None:
+def test_truncated_archive_is_rejected(exported: Path, tmp_path: Path, left: int) -> None:
     file = tmp_path / "x.zip"
     file.write_bytes(exported.read_bytes()[:left])
     refused(file, tmp_path, "not a zip|not a complete zip")
 
 
-def test_no_byte_can_be_changed_unnoticed(exported: Path, tmp_path: Path) -> None:
+def test_every_changed_byte_is_detected(exported: Path, tmp_path: Path) -> None:
     """Every change is refused, or changes nothing of what the session says."""
     data, file = exported.read_bytes(), tmp_path / "x.zip"
     right = MemoryStore()
@@ -484,13 +484,13 @@ def lied(held: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
         ({"members": {}}, "its manifest and its members disagree"),
     ],
 )
-def test_a_manifest_that_cannot_be_is_refused(
+def test_invalid_archive_manifest_is_rejected(
     exported: Path, tmp_path: Path, changes: dict[str, Any], match: str
 ) -> None:
     refused(made(tmp_path / "x.zip", lied(members(exported), **changes), honest=False), tmp_path, match)
 
 
-def test_members_that_are_not_what_the_manifest_says_are_refused(exported: Path, tmp_path: Path) -> None:
+def test_members_that_differ_from_the_manifest_are_rejected(exported: Path, tmp_path: Path) -> None:
     held = members(exported)
     for name in held.keys() - {MANIFEST}:
         changed = {**held, name: held[name] + b" "}
@@ -526,11 +526,11 @@ BLOB = {"id": "sha256-" + "0" * 56, "digest": "sha256:" + "0" * 64, "bytes": 1, 
         (json.dumps({"ctx": {"blobs": [{**BLOB, "id": "../../../evil"}]}}).encode(), "not the name of a content"),
     ],
 )
-def test_records_that_no_log_holds_are_refused(exported: Path, tmp_path: Path, line: bytes, match: str) -> None:
+def test_invalid_log_records_are_rejected(exported: Path, tmp_path: Path, line: bytes, match: str) -> None:
     refused(made(tmp_path / "x.zip", with_line(members(exported), line)), tmp_path, match)
 
 
-def test_a_content_under_another_name_or_digest_is_refused(exported: Path, tmp_path: Path) -> None:
+def test_content_with_a_wrong_name_or_digest_is_rejected(exported: Path, tmp_path: Path) -> None:
     held = members(exported)
     name = next(name for name in held if name.startswith("raw/"))
     swapped = {**held, name: b"something else"}
@@ -549,7 +549,7 @@ def test_a_content_under_another_name_or_digest_is_refused(exported: Path, tmp_p
         {"type": "agent.child.result", "child": "../../evil", "result": 1},
     ],
 )
-def test_records_that_make_no_sense_are_carried_and_harm_nobody(
+def test_meaningless_records_are_imported_without_effect(
     exported: Path, tmp_path: Path, event: Record, elsewhere: Store
 ) -> None:
     held = with_line(members(exported), json.dumps(event).encode())
@@ -558,7 +558,7 @@ def test_records_that_make_no_sense_are_carried_and_harm_nobody(
     verify("s", store=elsewhere)
 
 
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_path_that_is_not_a_regular_file_is_rejected(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidArchive, match="not a regular file"):
         import_session(tmp_path / "pipe", store="memory:")
@@ -568,7 +568,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         import_session(tmp_path, store="memory:")
 
 
-def test_the_archive_of_a_tenant_gives_no_way_to_it(original: Path, exported: Path, tmp_path: Path) -> None:
+def test_archive_key_cannot_select_another_tenant(original: Path, exported: Path, tmp_path: Path) -> None:
     held = members(exported)
     key = {"tenant": "victim", "agent": "default", "session": "s"}
     file = made(tmp_path / "x.zip", lied(held, key=key))
@@ -580,7 +580,7 @@ def test_the_archive_of_a_tenant_gives_no_way_to_it(original: Path, exported: Pa
 # --- the commands ---------------------------------------------------------------------------------------
 
 
-def test_the_commands_carry_a_session(original: Path, tmp_path: Path) -> None:
+def test_commands_export_and_import_a_session(original: Path, tmp_path: Path) -> None:
     file, there = str(tmp_path / "s.zip"), str(tmp_path / "there")
     result = command("export", "s", "-o", file, "--store", str(original))
     assert result.exit_code == 0, result.output
@@ -606,19 +606,19 @@ def test_the_commands_carry_a_session(original: Path, tmp_path: Path) -> None:
 # --- whose word it is -----------------------------------------------------------------------------------
 
 
-def test_an_archive_does_not_speak_as_the_operator(exported: Path, elsewhere: Store) -> None:
+def test_untrusted_archive_brings_no_operator_inputs(exported: Path, elsewhere: Store) -> None:
     imported = import_session(exported, store=elsewhere, tenant="acme", agent="helper")
     assert set(imported.left_out) == INPUTS.keys()
     assert not files(elsewhere, OTHER).keys() & INPUTS.keys()
     assert Inputs(elsewhere.open(OTHER).files).pinned == ()
 
 
-def test_an_archive_that_is_trusted_does(exported: Path, elsewhere: Store) -> None:
+def test_trusted_archive_brings_operator_inputs(exported: Path, elsewhere: Store) -> None:
     assert import_session(exported, store=elsewhere, tenant="acme", agent="helper", trusted=True).left_out == ()
     assert files(elsewhere, OTHER).items() >= INPUTS.items()
 
 
-def test_the_command_asks_for_trust(exported: Path, tmp_path: Path) -> None:
+def test_import_command_has_a_trust_option(exported: Path, tmp_path: Path) -> None:
     where = ("--store", str(tmp_path / "there"))
     untrusted = command("import", str(exported), *where, "--session", "a")
     assert "not imported: context/pinned/system.md (--trust imports it)" in untrusted.output
@@ -627,7 +627,7 @@ def test_the_command_asks_for_trust(exported: Path, tmp_path: Path) -> None:
     assert pinned == {"b"}
 
 
-def test_a_large_archive_is_refused_until_more_is_allowed(exported: Path, tmp_path: Path) -> None:
+def test_large_archive_needs_a_higher_limit(exported: Path, tmp_path: Path) -> None:
     many = {f"context/pinned/{at}": bytes(1 << 20) for at in range(128)}
     large = made(tmp_path / "large.zip", {**members(exported), **many})
     assert large.stat().st_size < 1 << 20

@@ -59,7 +59,7 @@ def stores(tmp_path: Path) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["files", "memory", "encrypted"])
-def test_a_copy_is_the_same_session(provider: Provider, home: Path, tmp_path: Path, kind: str) -> None:
+def test_copied_session_equals_the_original(provider: Provider, home: Path, tmp_path: Path, kind: str) -> None:
     source, target = FileStore(home), dict(stores(tmp_path))[kind]
     told(provider, source)
     (copied,) = ctxwrap.copy_sessions(source, target, session="s")
@@ -105,7 +105,7 @@ class _FailingStore:
 
 
 @pytest.mark.parametrize("nth", [0, 1])
-def test_a_copy_that_was_interrupted_goes_on(provider: Provider, home: Path, tmp_path: Path, nth: int) -> None:
+def test_interrupted_copy_can_be_resumed(provider: Provider, home: Path, tmp_path: Path, nth: int) -> None:
     source, target = FileStore(home), FileStore(tmp_path / "target")
     told(provider, source)
     with pytest.raises(StoreUnavailable):
@@ -114,7 +114,7 @@ def test_a_copy_that_was_interrupted_goes_on(provider: Provider, home: Path, tmp
     assert_same(source, target)
 
 
-def test_half_a_step_is_continued(provider: Provider, home: Path) -> None:
+def test_partly_copied_step_is_completed(provider: Provider, home: Path) -> None:
     source, target = FileStore(home), MemoryStore()
     told(provider, source)
     log = target.open(KEY)
@@ -124,7 +124,7 @@ def test_half_a_step_is_continued(provider: Provider, home: Path) -> None:
     assert_same(source, target)
 
 
-def test_another_session_of_that_name_is_not_touched(provider: Provider, home: Path) -> None:
+def test_different_session_of_the_same_name_is_not_changed(provider: Provider, home: Path) -> None:
     source, target = FileStore(home), MemoryStore()
     told(provider, source)
     Chat(provider, target).say("I was here first.")
@@ -143,7 +143,7 @@ def test_a_damaged_session_is_not_copied_as_if_it_were_whole(provider: Provider,
         list(ctxwrap.copy_sessions(FileStore(home), MemoryStore()))
 
 
-def test_every_session_of_everybody(provider: Provider, home: Path) -> None:
+def test_copy_includes_all_sessions_of_all_tenants(provider: Provider, home: Path) -> None:
     source, target = FileStore(home), MemoryStore()
     for tenant, session in (("a", "s"), ("a", "t"), ("b", "s")):
         with ctxwrap.using(tenant=tenant, session=session):
@@ -153,12 +153,12 @@ def test_every_session_of_everybody(provider: Provider, home: Path) -> None:
     assert sorted(target.keys()) == sorted(source.keys())
 
 
-def test_nothing_to_copy_is_said(tmp_path: Path) -> None:
+def test_empty_copy_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         list(ctxwrap.copy_sessions(tmp_path / "empty", MemoryStore()))
 
 
-def test_the_command(provider: Provider, home: Path, tmp_path: Path) -> None:
+def test_copy_command_copies_sessions(provider: Provider, home: Path, tmp_path: Path) -> None:
     told(provider, FileStore(home))
     target = tmp_path / "target"
     result = CliRunner().invoke(main, ["copy", str(home), str(target), "--json"])

@@ -50,7 +50,7 @@ def command(*arguments: str) -> Result:
 # --- what is in it --------------------------------------------------------------------------------------
 
 
-def test_by_default_an_envelope_holds_no_text_at_all(chat: Chat, store: FileStore) -> None:
+def test_envelope_has_no_text_by_default(chat: Chat, store: FileStore) -> None:
     answer = lambda ask: Answer("Noted." + trailer(ask, [item("her-name-is-ada", "her name is Ada")]))  # noqa: E731
     chat.say("My name is Ada Lovelace.", answer=answer)
     chat.say("Tea, please.")
@@ -70,14 +70,14 @@ def test_the_same_log_gives_the_same_bytes(file: Path, store: FileStore) -> None
 
 
 @pytest.mark.parametrize(("mode", "lifecycle"), [("shadow", "assembled"), ("disabled", "available")])
-def test_what_was_not_sent_is_not_said_to_be_injected(chat: Chat, store: FileStore, mode: str, lifecycle: str) -> None:
+def test_unsent_items_are_not_exported_as_injected(chat: Chat, store: FileStore, mode: str, lifecycle: str) -> None:
     chat.say("Hello!", context_mode=mode)
     evidence = envelope_of("s", turn=1, target="model", store=store)
     assert (evidence.envelope.lifecycle, evidence.injections) == (lifecycle, ())
     assert list(faults_in(evidence)) == []
 
 
-def test_a_session_is_its_turns(file: Path, store: FileStore) -> None:
+def test_session_envelope_contains_the_envelopes_of_its_turns(file: Path, store: FileStore) -> None:
     whole = check_envelope(file)
     assert (whole.envelope.scope, [each.scope for each in whole.envelopes]) == ("session", ["session", "turn", "turn"])
     for turn in (1, 2):
@@ -86,7 +86,7 @@ def test_a_session_is_its_turns(file: Path, store: FileStore) -> None:
         assert alone.contents.items() <= whole.contents.items()
 
 
-def test_messages_that_the_log_does_not_know_are_told_as_such(store: FileStore) -> None:
+def test_messages_missing_from_the_log_are_marked(store: FileStore) -> None:
     say(store, ("user", "hi"))
     begin(store, *FIXED, conversation="0,1,7")
     evidence = envelope_of("s", turn=1, target="model", store=store)
@@ -98,20 +98,20 @@ def test_messages_that_the_log_does_not_know_are_told_as_such(store: FileStore) 
     ]
 
 
-def test_an_item_sent_to_a_model_that_may_not_see_it_is_a_fault(store: FileStore) -> None:
+def test_item_sent_to_a_forbidden_target_is_a_fault(store: FileStore) -> None:
     say(store, ("user", "hi"))
     begin(store, *FIXED, entry("facts", "context/facts.jsonl", refs=["f"], visibility=["ui"]), conversation="1")
     assert any("may not see it" in fault for fault in faults_in(envelope_of("s", turn=1, store=store)))
 
 
-def test_a_record_that_makes_no_sense_is_said_so(store: FileStore) -> None:
+def test_meaningless_record_is_reported(store: FileStore) -> None:
     say(store, ("user", "hi"))
     begin(store, *FIXED, {**entry("pinned", "a"), "tokens": "many"}, conversation="1")
     with pytest.raises(StoreCorrupt, match="cannot be exported as evidence"):
         envelope_of("s", turn=1, store=store)
 
 
-def test_what_is_not_there(chat: Chat, store: FileStore) -> None:
+def test_unknown_session_or_turn_is_not_found(chat: Chat, store: FileStore) -> None:
     with pytest.raises(NotFound, match="no session 'nobody'"):
         envelope_of("nobody", store=store)
     chat.say("Hello!")
@@ -121,7 +121,7 @@ def test_what_is_not_there(chat: Chat, store: FileStore) -> None:
         envelope_of("s", target="modle", store=store)
 
 
-def test_one_tenant_never_sees_another(provider: Provider, store: FileStore) -> None:
+def test_envelope_of_another_tenants_session_is_not_found(provider: Provider, store: FileStore) -> None:
     Chat(provider, store, tenant="acme").say("Hello!")
     with pytest.raises(NotFound):
         envelope_of("s", store=store)
@@ -143,7 +143,7 @@ def test_an_imported_envelope_is_evidence_and_nothing_else(file: Path, home: Pat
     assert report.findings == ()
 
 
-def test_imported_evidence_goes_with_its_archive_and_is_no_garbage(file: Path, home: Path, tmp_path: Path) -> None:
+def test_imported_evidence_is_archived_and_kept_by_gc(file: Path, home: Path, tmp_path: Path) -> None:
     other, third = FileStore(home.parent / "other"), MemoryStore()
     import_envelope(file, store=other)
     assert ctxwrap.collect_garbage("s", store=other).files == ()
@@ -152,7 +152,7 @@ def test_imported_evidence_goes_with_its_archive_and_is_no_garbage(file: Path, h
     assert envelope_of("s", target="model", store=third).as_bytes() == file.read_bytes()
 
 
-def test_no_session_that_is_there_is_touched(file: Path, store: FileStore) -> None:
+def test_envelope_import_does_not_change_an_existing_session(file: Path, store: FileStore) -> None:
     before = store.open(KEY).read("events")
     with pytest.raises(SettingsError, match="already"):
         import_envelope(file, store=store)
@@ -180,7 +180,7 @@ def resealed(document: dict[str, Any]) -> bytes:
         (lambda document: document.update(version=2), "version"),
     ],
 )
-def test_a_document_that_was_tampered_with_is_refused(file: Path, change: Any, words: str) -> None:
+def test_tampered_envelope_is_rejected(file: Path, change: Any, words: str) -> None:
     document = json.loads(file.read_bytes())
     change(document)
     file.write_bytes(resealed(document))
@@ -191,7 +191,7 @@ def test_a_document_that_was_tampered_with_is_refused(file: Path, change: Any, w
         check_envelope(file)
 
 
-def test_a_byte_that_rotted_is_noticed(file: Path) -> None:
+def test_changed_byte_of_imported_evidence_is_detected(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b'"number": 1', b'"number": 3'))
     with pytest.raises(InvalidArchive, match="it was changed or damaged"):
         check_envelope(file)
@@ -200,13 +200,13 @@ def test_a_byte_that_rotted_is_noticed(file: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"{" * 100_000, b'{"format": "agent-context-evidence"}']
 )
-def test_what_is_no_document_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_invalid_envelope_is_rejected(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(InvalidArchive, match="cannot be imported"):
         check_envelope(tmp_path / "file")
 
 
-def test_files_that_are_none_or_too_large(file: Path, tmp_path: Path) -> None:
+def test_envelope_file_must_be_regular_and_within_the_size_limit(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidArchive, match="larger than 100 bytes"):
         check_envelope(file, largest=100)
     os.mkfifo(tmp_path / "pipe")
@@ -219,7 +219,7 @@ def test_files_that_are_none_or_too_large(file: Path, tmp_path: Path) -> None:
 # --- two turns ------------------------------------------------------------------------------------------
 
 
-def test_a_diff_tells_what_entered_left_and_moved(chat: Chat, store: FileStore) -> None:
+def test_diff_lists_items_that_entered_left_and_moved(chat: Chat, store: FileStore) -> None:
     chat.say("One.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-1"), item("w-2")])))
     chat.say("Two.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-3")], dropped=["w-1"])))
     chat.say("Three.")
@@ -271,7 +271,7 @@ def imported(store: FileStore, tmp_path: Path, **which: Any) -> MemoryStore:
 
 
 @pytest.mark.parametrize("turns", [(1, 2), (2, 3), (1, 3), (3, 1), (2, 2)])
-def test_imported_evidence_tells_the_same_of_two_turns(
+def test_diff_of_imported_evidence_equals_the_original_diff(
     three_turns: FileStore, tmp_path: Path, turns: tuple[int, int]
 ) -> None:
     other = imported(three_turns, tmp_path, target="model")
@@ -286,7 +286,7 @@ def test_imported_evidence_tells_the_same_of_two_turns(
     assert [gap.partition(":")[0] for gap in theirs.gaps] == ["which memory items changed or faded"]
 
 
-def test_evidence_without_the_names_of_memories_says_so(three_turns: FileStore, tmp_path: Path) -> None:
+def test_diff_reports_evidence_without_memory_item_names(three_turns: FileStore, tmp_path: Path) -> None:
     """Two of them that are called the same are not said to be the same."""
     mine, theirs = (diff_of("s", 2, 3, store=each) for each in (three_turns, imported(three_turns, tmp_path)))
     memories = {"working_memory", "durable_memory"}
@@ -343,7 +343,7 @@ def test_a_reason_in_evidence_covers_its_range(store: FileStore, tmp_path: Path)
         lambda document: [each.update(task_id="round-" + "9" * 5000) for each in document["events"]],
     ],
 )
-def test_evidence_from_anybody_is_compared_all_the_same(file: Path, home: Path, change: Any) -> None:
+def test_evidence_from_other_producers_can_be_compared(file: Path, home: Path, change: Any) -> None:
     document, other = json.loads(file.read_bytes()), FileStore(home.parent / "other")
     change(document)
     file.write_bytes(resealed(document))
@@ -356,7 +356,7 @@ def test_evidence_from_anybody_is_compared_all_the_same(file: Path, home: Path, 
     assert "not in the evidence" in shown.output
 
 
-def test_evidence_that_an_archive_brought_and_nobody_checked_is_refused(file: Path) -> None:
+def test_unchecked_evidence_from_an_archive_is_rejected(file: Path) -> None:
     document, other = json.loads(file.read_bytes()), MemoryStore()
     del document["items"][1:]
     blob = stored(resealed(document), other.open(KEY).files, "bytes", lasting=False)
@@ -385,7 +385,7 @@ def test_export_and_import_on_the_command_line(file: Path, store: FileStore, tmp
     assert command("export", "copy", "--envelope", *where).output == target.read_text()
 
 
-def test_options_of_an_envelope_need_one(store: FileStore) -> None:
+def test_envelope_options_need_the_envelope_option(store: FileStore) -> None:
     for arguments in (
         ("export", "s", "--turn", "1", "-o", "x"),
         ("export", "s", "--target", "ui", "-o", "x"),
@@ -394,14 +394,14 @@ def test_options_of_an_envelope_need_one(store: FileStore) -> None:
         assert command(*arguments).exit_code == 2
 
 
-def test_schemas_on_the_command_line() -> None:
+def test_schema_command_prints_schemas() -> None:
     every = json.loads(command("schema").output)
     assert len(every) == 15
     assert json.loads(command("schema", "context_item").output) == every["context_item"]
     assert command("schema", "nonsense").exit_code == 1
 
 
-def test_a_diff_on_the_command_line(file: Path, store: FileStore) -> None:
+def test_diff_command_prints_the_diff(file: Path, store: FileStore) -> None:
     shown = command("diff", "s", "1", "2", "--store", str(store.root))
     assert shown.exit_code == 0, shown.output
     assert "entered" in shown.output
@@ -410,7 +410,7 @@ def test_a_diff_on_the_command_line(file: Path, store: FileStore) -> None:
     assert (told["before"], told["after"]) == (1, 2)
 
 
-def test_hostile_words_do_not_steer_a_terminal(store: FileStore) -> None:
+def test_diff_output_has_no_terminal_control_characters(store: FileStore) -> None:
     evil = "\x1b[2J\x9b31m\u202e"
     append(store, "messages", {"role": "user", "content": evil})
     facts = entry("facts", "context/facts.jsonl", refs=[f"f{evil}"], reason=evil)

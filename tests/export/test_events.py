@@ -46,7 +46,7 @@ PACKED = ["context.surface.created", "context.selection.started", "context.selec
 PACKED += ["context.budget.applied", "context.assembly.created"]
 
 
-def test_a_call_leaves_the_events_of_its_stages_in_their_order(provider: Provider, store: MemoryStore) -> None:
+def test_call_logs_stage_events_in_order(provider: Provider, store: MemoryStore) -> None:
     Chat(provider, store).say("My name is Ada.", answer=lambda ask: Answer("Noted." + trailer(ask, [item("w-1")])))
     assert classes(store) == [*PACKED, "context.injection.applied", "context.item.added"]
 
@@ -61,7 +61,7 @@ def test_every_event_names_session_turn_round_and_request(provider: Provider, st
     assert ids == {("s", turn.id, "round-2", f"{turn.id}.1")}
 
 
-def test_what_the_provider_calls_it_stands_in_events_and_in_no_message(provider: Provider, store: MemoryStore) -> None:
+def test_provider_ids_are_in_events_and_not_in_messages(provider: Provider, store: MemoryStore) -> None:
     call = ToolCall("call-7", "lookup", "{}")
     reply = Chat(provider, store).say("Look it up.", answer=lambda ask: Answer("Wait.", tool_calls=(call,)))
     applied = next(event for event in logged(store) if event["type"] == "context.injection.applied")
@@ -71,7 +71,7 @@ def test_what_the_provider_calls_it_stands_in_events_and_in_no_message(provider:
     assert all(reply.id not in str(message) for message in store.open(KEY).read("messages")[0])
 
 
-def test_a_smaller_request_updates_the_surface_and_only_it_was_taken(provider: Provider, store: MemoryStore) -> None:
+def test_smaller_retry_logs_a_surface_update_and_one_injection(provider: Provider, store: MemoryStore) -> None:
     chat = Chat(provider, store, budget_messages=0)
     for _ in range(6):
         chat.say("word " * 400)
@@ -86,7 +86,7 @@ def test_a_smaller_request_updates_the_surface_and_only_it_was_taken(provider: P
     assert taken == {f"{turn}.2"}
 
 
-def test_a_request_that_no_provider_took_is_not_injected(provider: Provider, store: MemoryStore) -> None:
+def test_rejected_request_logs_no_applied_injection(provider: Provider, store: MemoryStore) -> None:
     chat = Chat(provider, store)
     with pytest.raises(Exception, match="refused"):
         chat.say("Hello?", answer=lambda ask: Failure(401, "refused"))
@@ -96,9 +96,7 @@ def test_a_request_that_no_provider_took_is_not_injected(provider: Provider, sto
 
 
 @pytest.mark.parametrize("evidence", ["project", False])
-def test_no_stage_leaves_an_event_in_the_log_unless_asked_to(
-    provider: Provider, store: MemoryStore, evidence: Any
-) -> None:
+def test_stage_events_are_not_logged_by_default(provider: Provider, store: MemoryStore, evidence: Any) -> None:
     Chat(provider, store, evidence=evidence).say("Hello.")
     assert written(store) == []
     assert "context.injection.applied" in classes(store)
@@ -106,14 +104,14 @@ def test_no_stage_leaves_an_event_in_the_log_unless_asked_to(
 
 
 @pytest.mark.parametrize("evidence", ["log", True])
-def test_every_stage_leaves_an_event_in_the_log_if_asked_to(
+def test_stage_events_are_logged_when_settings_ask_for_them(
     provider: Provider, store: MemoryStore, evidence: Any
 ) -> None:
     Chat(provider, store, evidence=evidence).say("Hello.")
     assert written(store) == logged(store) != []
 
 
-def test_another_word_for_evidence_is_refused() -> None:
+def test_invalid_evidence_setting_is_rejected() -> None:
     with pytest.raises(ctxwrap.errors.SettingsError, match="evidence"):
         ctxwrap.Settings(evidence="never")  # type: ignore[arg-type]
 
@@ -157,7 +155,7 @@ def apart_from_place(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**event, "ctx": (turn_in(event), event["ctx"]["time"])} for event in events]
 
 
-def test_what_is_written_is_what_follows_from_the_records(
+def test_logged_stage_events_equal_the_events_derived_from_records(
     provider: Provider, store: MemoryStore, tmp_path: Path
 ) -> None:
     many_kinds_of_turns(provider, store, tmp_path / "files", "log")
@@ -169,7 +167,7 @@ def test_what_is_written_is_what_follows_from_the_records(
     assert {event["type"] for event in projected} >= STAGES - {"context.exported"}
 
 
-def test_a_session_can_have_every_class(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:
+def test_session_can_have_stage_events_of_every_class(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:
     asks = ctxwrap.Summariser(lambda *_: "Ada bakes.", every=2)
     manifest = working_set(tmp_path / "files", {"a.md": "what the house knows"})
     redaction = ctxwrap.Redaction(patterns=("emails",))
@@ -196,7 +194,7 @@ def test_the_evidence_of_a_turn_has_the_events_of_the_log(provider: Provider, st
     assert evidence.events[-1].event_type == "context.exported"
 
 
-def test_no_event_of_a_stage_holds_words_of_anybody(provider: Provider, store: MemoryStore) -> None:
+def test_stage_events_contain_no_message_text(provider: Provider, store: MemoryStore) -> None:
     remembers = item("heliotrope-id", "heliotrope words")
     Chat(provider, store).say("heliotrope", answer=lambda ask: Answer("heliotrope" + trailer(ask, [remembers])))
     assert "heliotrope" not in str(logged(store))

@@ -25,7 +25,7 @@ GOOD: dict[type[Any], dict[str, Any]] = {
 }
 
 
-def test_all_thirteen_objects_are_there() -> None:
+def test_all_thirteen_object_types_are_defined() -> None:
     assert len(OBJECTS) == 13
     for name, model in OBJECTS.items():
         assert "schema_version" in model.model_fields
@@ -60,7 +60,7 @@ def test_all_thirteen_objects_are_there() -> None:
         (Event, {"event_type": "foo"}),
     ],
 )
-def test_what_the_published_schemas_let_pass_is_refused(model: type[Any], wrong: dict[str, Any]) -> None:
+def test_types_reject_values_that_the_published_schemas_accept(model: type[Any], wrong: dict[str, Any]) -> None:
     assert model(**GOOD[model])
     with pytest.raises(ValidationError):
         model(**{**GOOD[model], **wrong})
@@ -73,14 +73,14 @@ def test_a_record_needs_its_version_and_its_id(model: type[Any]) -> None:
             model(**{field: value for field, value in GOOD[model].items() if field != name})
 
 
-def test_the_vocabularies_are_the_standards() -> None:
+def test_vocabularies_match_the_standard() -> None:
     counts = {"ContextKind": 22, "TargetName": 8, "EventType": 18, "OmissionReason": 12, "InjectionPoint": 12}
     counts |= {"ContentMode": 8, "RedactionState": 7, "Severity": 5, "MissingStatus": 7, "Lifecycle": 9}
     counts |= {"RankingSignal": 12, "SelectorType": 12, "OverflowStrategy": 9, "CompactionMethod": 8, "ContextScope": 7}
     assert {name: len(get_args(getattr(vocabulary, name))) for name in counts} == counts
 
 
-def test_every_kind_of_a_pack_has_a_word() -> None:
+def test_every_pack_item_kind_has_a_standard_term() -> None:
     rows = [row.evidence for row in KINDS.values()]
     terms = {term for row in rows for term in (row.kind, *(variant[2] for variant in row.variants))}
     assert terms <= set(get_args(vocabulary.ContextKind))
@@ -117,11 +117,11 @@ def test_every_kind_of_a_pack_has_a_word() -> None:
         ("working_set", "it is not there", "custom"),
     ],
 )
-def test_reasons_in_the_words_of_the_standard(kind: str, reason: str, word: str) -> None:
+def test_omission_reasons_use_the_standard_terms(kind: str, reason: str, word: str) -> None:
     assert omission_of(kind, reason) == word
 
 
-def test_a_word_that_names_nobody_lets_nobody_see() -> None:
+def test_unknown_target_grants_no_visibility() -> None:
     assert visibility_of(["martian"]) == ()
     assert visibility_of(["ui", "martian", "model"]) == ("model", "ui")
 
@@ -133,7 +133,7 @@ def test_schemas_are_schemas_and_strict(name: str) -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_a_schema_that_does_not_exist_offers_another() -> None:
+def test_unknown_schema_name_gets_a_suggestion() -> None:
     with pytest.raises(SettingsError, match="did you mean 'context_item'"):
         schema_of("context_itm")
 

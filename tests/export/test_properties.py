@@ -130,7 +130,7 @@ def test_records_fit_together_for_every_target(made: Made, target: str) -> None:
 
 @given(sessions(), st.sampled_from(TARGETS))
 @examples(80)
-def test_a_target_reads_what_it_may_see_and_nothing_else(made: Made, target: str) -> None:
+def test_target_reads_only_items_visible_to_it(made: Made, target: str) -> None:
     evidence = envelope_of("s", target=target, store=made.store)
     written = evidence.as_bytes().decode()
     for mark, seen_by in made.marks.items():
@@ -139,7 +139,7 @@ def test_a_target_reads_what_it_may_see_and_nothing_else(made: Made, target: str
 
 @given(sessions(), st.sampled_from(TARGETS))
 @examples(40)
-def test_out_in_and_out_again_is_the_same(made: Made, target: str) -> None:
+def test_envelope_is_unchanged_by_import_and_export(made: Made, target: str) -> None:
     other = MemoryStore()
     before = envelope_of("s", target=target, store=made.store)
     with TemporaryDirectory() as directory:
@@ -178,7 +178,7 @@ FIELDS = {
 
 @given(made=sessions(), target=st.sampled_from(TARGETS))
 @settings(max_examples=25)
-def test_every_export_is_what_its_schemas_say(
+def test_every_export_conforms_to_its_schemas(
     schemas: dict[str, Draft202012Validator], made: Made, target: str
 ) -> None:
     document = json.loads(envelope_of("s", target=target, store=made.store).as_bytes())

@@ -269,7 +269,7 @@ def test_actx_ar_sel_001_every_candidate_is_selected_or_omitted_with_a_reason(st
     assert [each.note for each in selection.omitted_item_refs] == ["older than the budget reaches"]
 
 
-def test_actx_ar_budget_001_limit_and_use_are_both_told(store: MemoryStore) -> None:
+def test_actx_ar_budget_001_limit_and_use_are_exported(store: MemoryStore) -> None:
     say(store, ("user", "hi"))
     cut = entry("pinned", "context/pinned/a.md", reason="truncated from 99")
     begin(store, *FIXED, cut, conversation="1", texts={"pinned": frame("context/pinned/a.md", "short")})
@@ -329,7 +329,7 @@ def test_actx_ar_compact_001_a_summary_refers_to_its_window_and_is_no_answer(sto
         Summary.model_validate({**evidence.summaries[0].model_dump(), "summary_kind": "final_answer"})
 
 
-def test_actx_ar_policy_001_what_is_blocked_says_why_and_is_not_there(store: MemoryStore) -> None:
+def test_actx_ar_policy_001_blocked_item_has_a_reason_and_no_content(store: MemoryStore) -> None:
     say(store, ("user", "the raw secret 12345678"))
     begin(store, *FIXED, conversation="1")
     evidence = whole(store, 1, "evidence_export")
@@ -350,7 +350,7 @@ def test_actx_ar_evid_001_an_export_is_an_event_and_resolves_in_itself(store: Me
     assert exported.data == {"target": "evidence_export"}
 
 
-def test_actx_ar_gov_001_policies_are_named_and_told(store: MemoryStore) -> None:
+def test_actx_ar_gov_001_policies_are_exported_by_name(store: MemoryStore) -> None:
     say(store, ("user", "hi"))
     begin(store, *FIXED, conversation="1")
     evidence = whole(store, 1, "evidence_export")
@@ -368,7 +368,7 @@ COMPACTION = {**VERSION, "compaction_id": "c", "scope": "session", "source_item_
 
 
 @pytest.mark.parametrize("name", ["turn_status", "status", "completed", "Tool-Success", "taskState", "done", "outcome"])
-def test_failure_a_record_declares_completion(name: str) -> None:
+def test_failure_record_that_declares_completion_is_rejected(name: str) -> None:
     good = {**EVENT, "event_type": "context.exported"}
     assert Event(**good, data={"count": 1})
     for where in ({"data": {name: "ok"}}, {"metadata": {"deep": [{name: True}]}}, {name: "ok"}):
@@ -389,7 +389,7 @@ def test_failure_no_export_declares_how_a_turn_ended(provider: Provider, store: 
         assert word not in written
 
 
-def test_failure_what_is_missing_becomes_an_approval() -> None:
+def test_failure_missing_context_as_approval_is_rejected() -> None:
     assert Missing(**MISSING, status="requested", requested_from="operator")
     for claim in ({"status": "approved"}, {"status": "open", "metadata": {"approval": "granted"}}):
         with pytest.raises(ValidationError):
@@ -398,7 +398,7 @@ def test_failure_what_is_missing_becomes_an_approval() -> None:
         Missing(**MISSING, status="resolved")
 
 
-def test_failure_a_compaction_as_the_final_answer() -> None:
+def test_failure_compaction_as_final_answer_is_rejected() -> None:
     good = {**COMPACTION, "method": "rolling_summary", "replacement_policy": "sources_kept"}
     assert Compaction(**good)
     for claim in ({"metadata": {"final_answer": "42"}}, {"replacement_policy": "final_answer"}, {"answer": "42"}):
@@ -416,7 +416,7 @@ def test_failure_runtime_ids_are_dropped(store: MemoryStore, lost: dict[str, Any
         require_consistent(damaged)
 
 
-def test_failure_what_was_redacted_comes_back_by_another_way(provider: Provider, home: Path) -> None:
+def test_failure_redacted_text_appears_nowhere_else_in_the_export(provider: Provider, home: Path) -> None:
     store, secret = FileStore(home), "The vault opens with heliotrope-seventeen."
     summariser = ctxwrap.Summariser(lambda *_: f"They said: {secret}", every=2)
     chat = Chat(provider, store, summariser=summariser)

@@ -76,7 +76,7 @@ def talk(provider: Provider, store: Store) -> Talk:
     return Talk(provider, store)
 
 
-def test_the_sums_are_the_providers_and_other_ways_are_reckoned_for_the_same_turns(talk: Talk, store: Store) -> None:
+def test_totals_come_from_the_provider_and_alternatives_cover_the_same_turns(talk: Talk, store: Store) -> None:
     for number in range(LAST // 2 + 3):
         talk.say(f"My favourite colour number {number} is blue.")
     cost, sent = cost_of(store, KEY), [_sent(seen) for seen in talk.provider.seen]
@@ -88,7 +88,7 @@ def test_the_sums_are_the_providers_and_other_ways_are_reckoned_for_the_same_tur
     assert cost.newest.total.tokens_in < cost.everything.total.tokens_in
 
 
-def test_the_snapshot_is_what_stands_behind_the_answers(talk: Talk, store: Store) -> None:
+def test_snapshot_cost_counts_the_trailers(talk: Talk, store: Store) -> None:
     talk.say("My name is Ada.")
     talk.say("I like tea.")
     cost, count = cost_of(store, KEY), counter_for(MODEL).count
@@ -101,7 +101,7 @@ def test_the_snapshot_is_what_stands_behind_the_answers(talk: Talk, store: Store
     )
 
 
-def test_what_caches_give_is_told_and_has_its_price(talk: Talk, store: Store) -> None:
+def test_cached_tokens_are_reported_at_their_price(talk: Talk, store: Store) -> None:
     for number in range(12):
         talk.say(f"My favourite colour number {number} is blue. " + "So it is. " * 40)
     total, price = cost_of(store, KEY).sent.total, price_of(MODEL)
@@ -112,7 +112,7 @@ def test_what_caches_give_is_told_and_has_its_price(talk: Talk, store: Store) ->
     assert cost_of(store, KEY).everything.total.cached > 0
 
 
-def test_without_a_usage_our_own_counts_are_told(talk: Talk, store: Store) -> None:
+def test_own_token_counts_replace_a_missing_usage(talk: Talk, store: Store) -> None:
     talk.say("My name is Ada.", stream=True)
     talk.say("I like tea.")
     cost, sent = cost_of(store, KEY), sum(map(_sent, talk.provider.seen))
@@ -131,7 +131,7 @@ def test_estimates_are_scaled_to_what_the_provider_counts(provider: Provider, st
     assert 0 < cost.snapshot < cost.sent.total.tokens_out
 
 
-def test_a_branch_takes_its_own_way(talk: Talk, store: Store) -> None:
+def test_cost_of_a_branch_follows_its_own_history(talk: Talk, store: Store) -> None:
     for text in ("My name is Ada.", "I like tea."):
         talk.say(text)
     talk.said[2:] = [{"role": "user", "content": "I like milk."}]
@@ -139,7 +139,7 @@ def test_a_branch_takes_its_own_way(talk: Talk, store: Store) -> None:
     assert cost_of(store, KEY).everything.last.tokens_in == talk.would_send()[-1]
 
 
-def test_turns_of_which_nothing_is_known_are_in_no_sum(talk: Talk, store: Store) -> None:
+def test_turns_without_known_tokens_are_in_no_total(talk: Talk, store: Store) -> None:
     talk.say("My name is Ada.")
     before = cost_of(store, KEY)
     talk.say("I like tea.", stream=True, context_mode="disabled")
@@ -151,12 +151,12 @@ def test_turns_of_which_nothing_is_known_are_in_no_sum(talk: Talk, store: Store)
     assert cost.ways == before.ways
 
 
-def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
+def test_cost_of_a_missing_session_is_an_error(store: Store) -> None:
     with pytest.raises(NotFound):
         cost_of(store, KEY)
 
 
-def test_records_of_any_kind_cost_nothing(store: Store) -> None:
+def test_malformed_records_cost_nothing(store: Store) -> None:
     appended(store, KEY, "messages", note("hi"), {"role": 3, "content": [7], "ctx": {"tokens": {"x": "y"}}})
     odd = [
         {"type": kind, "run": "t", "ctx": {"turn": "t"}} for kind in ("start", "repack", "snapshot", "reask", "done")
@@ -216,11 +216,11 @@ def test_each_stream_is_read_once(talk: Talk, store: Store, monkeypatch: pytest.
         ("?", Usage(None, None, None, None)),
     ],
 )
-def test_every_api_spells_its_usage(told: Any, usage: Usage) -> None:
+def test_usage_of_every_api_is_read(told: Any, usage: Usage) -> None:
     assert usage_in(told) == usage
 
 
-def test_prices_are_known_by_any_name_of_a_model() -> None:
+def test_prices_are_found_by_any_name_of_a_model() -> None:
     price = price_of(MODEL)
     assert price is not None
     assert price == price_of(f"openai/{MODEL}")
@@ -228,7 +228,7 @@ def test_prices_are_known_by_any_name_of_a_model() -> None:
     assert price_of("nobody-knows-it") is None
 
 
-def test_the_command_shows_it_to_people_and_programs(provider: Provider, home: Path) -> None:
+def test_cost_command_prints_text_and_json(provider: Provider, home: Path) -> None:
     talk = Talk(provider, FileStore(home))
     talk.say("My name is Ada.")
     text = "\n".join(shown(home, "cost", "s"))

@@ -83,7 +83,7 @@ class ClosedStore:
 # --- which sessions there are ---------------------------------------------------------------------------
 
 
-def test_sessions_are_listed_the_newest_first(provider: Provider, store: Store) -> None:
+def test_sessions_are_listed_newest_first(provider: Provider, store: Store) -> None:
     for session in ("b", "a", "c", "a"):
         Chat(provider, store, session=session).say("Hello!")
     listing = sessions_of(store, "default", "default")
@@ -94,7 +94,7 @@ def test_sessions_are_listed_the_newest_first(provider: Provider, store: Store) 
     assert sessions_of(store, "default", "default", limit=2) == (listing.sessions[:2], 3)
 
 
-def test_no_log_is_read_for_a_list_of_a_thousand() -> None:
+def test_listing_a_thousand_sessions_reads_no_log() -> None:
     store = MemoryStore()
     for number in range(1000):
         key = SessionKey("default", "default", f"s{number:04}")
@@ -112,7 +112,7 @@ def test_no_log_is_read_for_a_list_of_a_thousand() -> None:
         }
 
 
-def test_what_is_not_known_is_left_open(store: Store) -> None:
+def test_unknown_session_fields_are_empty(store: Store) -> None:
     appended(store, KEY, "messages", note("hi"))
     (info,) = sessions_of(store, "default", "default").sessions
     assert (info.state, info.rounds, info.messages, info.created_at, info.updated_at) == ("", None, None, "", "")
@@ -143,7 +143,7 @@ def test_size_counts_every_content_once(provider: Provider, home: Path) -> None:
     assert info.size == sum(path.stat().st_size for path in kept.values())
 
 
-def test_control_files_that_make_no_sense_do_no_harm(store: Store) -> None:
+def test_malformed_control_files_are_tolerated(store: Store) -> None:
     appended(store, KEY, "messages", note("hi"))
     files = store.open(KEY).files
     files.save("state", b"\xff" * 10_000)
@@ -199,7 +199,7 @@ def _call_a_tool(chat: Chat, times: int = 2) -> list[dict[str, Any]]:
     return said
 
 
-def test_tools_and_what_they_gave(chat: Chat, store: Store) -> None:
+def test_turn_details_show_tool_calls_and_results(chat: Chat, store: Store) -> None:
     _call_a_tool(chat)
     details = session_details(store, KEY)
     assert [turn.round for turn in details.turns] == [1, 1, 1]
@@ -216,7 +216,7 @@ def test_tools_and_what_they_gave(chat: Chat, store: Store) -> None:
     assert about.messages[1]["tool_calls"][0]["name"] == "lookup"
 
 
-def test_a_content_that_is_lost_is_said_to_be(chat: Chat, store: Store) -> None:
+def test_lost_content_is_reported(chat: Chat, store: Store) -> None:
     _call_a_tool(chat, times=1)
     files = store.open(KEY).files
     for entry in files.entries("raw"):
@@ -226,7 +226,7 @@ def test_a_content_that_is_lost_is_said_to_be(chat: Chat, store: Store) -> None:
     assert tool["ctx"]["fault"].endswith("is missing")
 
 
-def test_every_kind_of_turn(chat: Chat, store: Store) -> None:
+def test_turn_details_cover_every_kind_of_turn(chat: Chat, store: Store) -> None:
     chat.say("Hello!")
     chat.say("Quietly.", context_mode="disabled")
     stream = chat.say("Count.", answer=Told("One two three four."), stream=True)
@@ -265,7 +265,7 @@ def test_every_kind_of_turn(chat: Chat, store: Store) -> None:
         ("nonsense", (None, None)),
     ],
 )
-def test_tokens_in_every_spelling(usage: Any, tokens: tuple[Any, Any]) -> None:
+def test_token_usage_is_read_in_every_spelling(usage: Any, tokens: tuple[Any, Any]) -> None:
     store = MemoryStore()
     control = {"v": 1, "turn": "t"}
     appended(store, KEY, "events", {"type": "done", "run": "t", "status": "ok", "usage": usage, "ctx": control})
@@ -273,7 +273,7 @@ def test_tokens_in_every_spelling(usage: Any, tokens: tuple[Any, Any]) -> None:
     assert (turn.tokens_in, turn.tokens_out) == tokens
 
 
-def test_what_an_answer_in_flight_said_so_far() -> None:
+def test_running_turn_shows_the_reply_so_far() -> None:
     store = MemoryStore()
     deltas = [{"type": "delta", "run": "t", "text": text, "ctx": {"turn": "t"}} for text in ("One ", "two")]
     appended(store, KEY, "events", *deltas)
@@ -281,7 +281,7 @@ def test_what_an_answer_in_flight_said_so_far() -> None:
     assert (turn.status, turn.answer) == ("open", "One two")
 
 
-def test_a_past_that_the_caller_brought_is_not_the_answer(chat: Chat, store: Store) -> None:
+def test_imported_history_is_not_shown_as_the_reply(chat: Chat, store: Store) -> None:
     past: list[Any] = ["One.", {"role": "assistant", "content": "Before."}, "Two."]
     with pytest.raises(openai.InternalServerError):
         chat.say(*past, answer=Failure(500))
@@ -289,7 +289,7 @@ def test_a_past_that_the_caller_brought_is_not_the_answer(chat: Chat, store: Sto
     assert (turn.said, turn.answer) == ("Two.", "")
 
 
-def test_branches_name_what_they_continue(chat: Chat, store: Store) -> None:
+def test_branches_name_their_parent(chat: Chat, store: Store) -> None:
     answer = chat.say("One.").choices[0].message
     past: list[Any] = ["One.", {"role": "assistant", "content": answer.content}]
     chat.say(*past, "Two.")
@@ -312,7 +312,7 @@ def test_children_and_memory_are_counted(chat: Chat, store: Store) -> None:
     assert details.summary.startswith("# Summary\n")
 
 
-def test_a_damaged_log_still_tells_the_rest(provider: Provider, home: Path) -> None:
+def test_damaged_log_still_shows_its_other_records(provider: Provider, home: Path) -> None:
     store = FileStore(home)
     chat = Chat(provider, store)
     for text in ("One.", "Two.", "Three."):
@@ -338,7 +338,7 @@ def _damage(home: Path, stream: str, text: bytes, nth: int) -> None:
     path.write_bytes(b"".join(lines))
 
 
-def test_records_that_make_no_sense_do_no_harm(chat: Chat, store: Store) -> None:
+def test_malformed_records_are_tolerated(chat: Chat, store: Store) -> None:
     chat.say("Hello!")
     control = {"turn": "t", "round": "x", "seq": True, "parent": 7, "blob": 3}
     odd: list[dict[str, Any]] = [
@@ -355,14 +355,14 @@ def test_records_that_make_no_sense_do_no_harm(chat: Chat, store: Store) -> None
 
 
 @pytest.mark.parametrize("turn", [0, 3, -1, "3", "nonsense", "²", ""])
-def test_a_turn_that_is_not_there(chat: Chat, store: Store, turn: Any) -> None:
+def test_missing_turn_is_an_error(chat: Chat, store: Store, turn: Any) -> None:
     chat.say("One.")
     chat.say("Two.")
     with pytest.raises(NotFound, match=r"session 's' has no turn .*: it has turns 1 to 2"):
         turn_details(store, KEY, turn)
 
 
-def test_a_session_that_is_not_there_stays_so(store: Store) -> None:
+def test_inspection_does_not_create_a_missing_session(store: Store) -> None:
     for name in "abcdefg":
         appended(store, KEY._replace(session=name), "messages", note("x"))
     wanted = r"^there is no session 's' of tenant .*; known sessions: 'a', 'b', 'c', 'd', 'e' and 2 more$"
@@ -372,7 +372,7 @@ def test_a_session_that_is_not_there_stays_so(store: Store) -> None:
     assert "s" not in store.sessions("default", "default")
 
 
-def test_looking_changes_nothing(provider: Provider, home: Path) -> None:
+def test_inspection_changes_nothing(provider: Provider, home: Path) -> None:
     _call_a_tool(Chat(provider, FileStore(home)))
     ctxwrap.flush()
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in home.rglob("*")}
@@ -396,7 +396,7 @@ def test_following_gives_every_record_once(store: Store) -> None:
     assert [(each.number, each.record["content"]) for each in following.new()] == [(7, "c")]
 
 
-def test_following_goes_on_through_a_rewriting(chat: Chat, store: Store) -> None:
+def test_following_continues_through_a_rewrite(chat: Chat, store: Store) -> None:
     chat.say("One.")
     chat.say("My secret.")
     spoken, events = (StreamFollower(store.open(KEY), stream) for stream in ("messages", "events"))
@@ -436,7 +436,7 @@ def _contents(following: StreamFollower) -> list[Any]:
     return [each.record["content"] for each in following.new()]
 
 
-def test_what_was_purged_is_in_no_answer(chat: Chat, store: Store) -> None:
+def test_purged_text_is_in_no_inspection_result(chat: Chat, store: Store) -> None:
     secret = "swordfish " * 3000
     chat.say(secret, answer=Told("Noted."))
     ctxwrap.purge("s", message=1, store=store)

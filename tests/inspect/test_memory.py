@@ -95,14 +95,14 @@ def drawn(svg: str) -> list[ElementTree.Element]:
     return [group for group in ElementTree.fromstring(svg).iter(f"{SVG}g") if group.get("class") == "curve"]
 
 
-def test_every_round_is_what_it_was_then(chat: Chat) -> None:
+def test_memory_at_a_round_equals_the_memory_of_that_time(chat: Chat) -> None:
     assert [memory_at(chat.store, KEY, number) for number in range(1, ROUNDS + 1)] == chat
     assert placed(chat[1])["hint-1"] == ("ephemeral", 0.8)
     assert "hint-1" not in placed(chat[-1])
     assert (chat.home / "home/default/agent/default/session/ada/.checkpoint").exists()
 
 
-def test_curves_run_through_every_round_and_swap(chat: Chat) -> None:
+def test_score_curves_cover_every_round_and_swap(chat: Chat) -> None:
     curves = {curve.id: curve for curve in curves_of(chat.store, KEY)}
     assert set(curves) == {"core-name", "hint-1", "task-1", "pref-1"}
     for number, state in enumerate(chat, 1):
@@ -114,7 +114,7 @@ def test_curves_run_through_every_round_and_swap(chat: Chat) -> None:
     assert hint.content == "For now: keep it short."
 
 
-def test_looking_changes_nothing(chat: Chat) -> None:
+def test_memory_inspection_changes_nothing(chat: Chat) -> None:
     before = files(chat.home)
     memory_at(chat.store, KEY, 3)
     curves_of(chat.store, KEY)
@@ -124,7 +124,7 @@ def test_looking_changes_nothing(chat: Chat) -> None:
     assert files(chat.home) == before
 
 
-def test_rounds_that_overlap_in_the_log_are_told_in_the_order_of_the_log() -> None:
+def test_overlapping_rounds_are_replayed_in_log_order() -> None:
     first, second, late = item("a", "one"), item("a", "two", round=2, decay=0.2), item("a", "three", round=2, decay=0.3)
     other = item("b", "other", round=2)
     events = (start(1), kept(1, first), start(2), kept(2, second, other), kept(1, late), start(3))
@@ -138,7 +138,7 @@ def test_rounds_that_overlap_in_the_log_are_told_in_the_order_of_the_log() -> No
     assert memory_at(store, KEY, 3) == memory_of(store, KEY)
 
 
-def test_rounds_without_a_call_are_rounds() -> None:
+def test_rounds_without_a_call_are_counted() -> None:
     store = written(MemoryStore(), start(3), kept(3, item("hint", "soon gone", "ephemeral", round=3)), start(40))
     assert placed(memory_at(store, KEY, 1)) == {}
     assert placed(memory_at(store, KEY, 11)) == {"hint": ("ephemeral", 0.55)}
@@ -147,7 +147,7 @@ def test_rounds_without_a_call_are_rounds() -> None:
     assert curve.points[-1].place == "swap"
 
 
-def test_what_was_forgotten_ends_there() -> None:
+def test_curve_of_a_forgotten_item_ends_at_the_forget() -> None:
     fact = item("a", "one")
     store = written(MemoryStore(), start(1), kept(1, fact), start(2), start(3), kept(3, fact, kind="forget"), start(4))
     (curve,) = curves_of(store, KEY)
@@ -156,7 +156,7 @@ def test_what_was_forgotten_ends_there() -> None:
 
 
 @pytest.mark.parametrize("ask", [details_of, curves_of, lambda store, key: memory_at(store, key, 1)])
-def test_a_session_that_is_not_there_stays_so(ask: Any, home: Path) -> None:
+def test_memory_inspection_does_not_create_a_missing_session(ask: Any, home: Path) -> None:
     for store in (MemoryStore(), FileStore(home)):
         with pytest.raises(NotFound, match="no session 'ada' of tenant 'default' and agent 'default'"):
             ask(store, KEY)
@@ -165,14 +165,14 @@ def test_a_session_that_is_not_there_stays_so(ask: Any, home: Path) -> None:
 
 
 @pytest.mark.parametrize("round", [-1, 0, ROUNDS + 1])
-def test_a_round_that_is_not_there_is_one_sentence(chat: Chat, round: int) -> None:
+def test_missing_round_is_a_one_line_error(chat: Chat, round: int) -> None:
     with pytest.raises(NotFound, match=f"no round {round}: it has rounds 1 to {ROUNDS}"):
         memory_at(chat.store, KEY, round)
     result = command(chat.home, "ada", "--at", str(round))
     assert (result.exit_code, result.output.startswith("Error: session 'ada' has no round")) == (1, True)
 
 
-def test_the_list_is_by_tier(chat: Chat) -> None:
+def test_memory_command_lists_items_by_tier(chat: Chat) -> None:
     result = command(chat.home, "ada")
     assert result.exit_code == 0
     lines = result.output.splitlines()
@@ -186,7 +186,7 @@ def test_the_list_is_by_tier(chat: Chat) -> None:
     assert lines[-1].startswith("in swap: 2 ")
 
 
-def test_the_list_at_a_round(chat: Chat) -> None:
+def test_memory_command_lists_items_at_a_round(chat: Chat) -> None:
     output = command(chat.home, "ada", "--at", "4").output
     assert "at the end of round 4" in output
     assert "hint-1" in output
@@ -195,7 +195,7 @@ def test_the_list_at_a_round(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("round", [1, 2, 9, 10, 11, 12, 13, ROUNDS])
-def test_json_has_all_of_it_and_swap(chat: Chat, round: int) -> None:
+def test_json_output_has_all_items_and_swap(chat: Chat, round: int) -> None:
     details = json.loads(command(chat.home, "ada", "--json", "--at", str(round)).stdout)
     then = chat[round - 1]
     assert details["round"] == round
@@ -216,7 +216,7 @@ def _swapped(chat: Chat, round: int) -> set[str]:
     return {curve.id for curve in curves for point in curve.points if point[:2] == (round, "swap")}
 
 
-def test_json_without_a_round_is_the_newest(chat: Chat) -> None:
+def test_json_output_without_a_round_is_the_newest_round(chat: Chat) -> None:
     newest = command(chat.home, "ada", "--json", "--at", str(ROUNDS))
     assert command(chat.home, "ada", "--json").stdout == newest.stdout != ""
 
@@ -235,7 +235,7 @@ def test_the_plot_has_one_curve_for_each_item(chat: Chat, tmp_path: Path) -> Non
     assert (tmp_path / "again.svg").read_text(encoding="utf-8") == svg
 
 
-def test_a_curve_changes_its_colour_with_the_place() -> None:
+def test_curve_colour_changes_with_the_tier_or_swap() -> None:
     points = (Point(1, "core", 0.4), Point(2, "working", 0.6), Point(3, "working", 0.7), Point(4, "swap", 0.9))
     (group,) = drawn(plotted([Curve("a", "one", points)], "t"))
     assert [path.get("class") for path in group.iter(f"{SVG}path")] == ["working", "swap"]
@@ -253,7 +253,7 @@ def test_any_number_of_items_and_rounds_can_be_drawn(count: int, newest: int) ->
     assert ("more" in svg) == (count == 200)
 
 
-def test_hostile_contents_steer_neither_terminal_nor_plot(home: Path, tmp_path: Path) -> None:
+def test_hostile_contents_control_neither_terminal_nor_plot(home: Path, tmp_path: Path) -> None:
     session = f"s{HOSTILE}".replace("\x00", "").replace("\ud800", "")
     key = SessionKey("default", "default", session)
     written(FileStore(home), start(1), kept(1, item(f"id {HOSTILE}", HOSTILE, extra={"touches": HOSTILE})), key=key)
@@ -291,7 +291,7 @@ def test_other_tenants_and_agents_have_to_be_named(home: Path) -> None:
         ([], 2, "Missing argument 'SESSION'"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(chat: Chat, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_arguments_are_a_one_line_error(chat: Chat, arguments: list[str], code: int, said: str) -> None:
     result = command(chat.home, *arguments)
     assert result.exit_code == code
     assert said in result.output

@@ -216,7 +216,7 @@ def pairs() -> list[tuple[str, str]]:
     return [pair for contents in SHARED.values() for pair in combinations(contents, 2)]
 
 
-def test_there_are_enough_pairs_to_judge_by() -> None:
+def test_slot_data_set_has_enough_pairs() -> None:
     assert len(pairs()) >= 80
     assert len(APART) + len(NEVER) >= 120
 
@@ -242,7 +242,7 @@ def test_slots_of_different_groups_differ() -> None:
     assert len({*slots}) == len(SHARED)
 
 
-def test_a_name_is_the_user_only_if_it_is_the_users() -> None:
+def test_slot_owner_is_the_user_only_for_the_name_of_the_user() -> None:
     assert (
         slot_of("Ada lives in Rome.", "Ada Lovelace")
         == slot_of("Ada Lovelace lives in Rome.", "Ada Lovelace")
@@ -328,7 +328,7 @@ def test_any_content_has_a_short_slot_or_none(content: str) -> None:
         "The user lives in A-A-",
     ],
 )
-def test_hostile_content_takes_no_longer_than_any_other(piece: str) -> None:
+def test_hostile_content_takes_no_longer_than_other_content(piece: str) -> None:
     text = piece * 20_000
     started = time.process_time()
     for size in (100, 299, 300, len(text)):

@@ -58,7 +58,7 @@ def judged(language: str) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_there_are_enough_sentences_to_judge_by(language: str) -> None:
+def test_statement_data_set_has_enough_sentences(language: str) -> None:
     assert len(stated(language)) >= 150
     assert len(lines_of(f"silent_{language}")) >= 150
 
@@ -71,13 +71,13 @@ def test_statements_are_precise_and_mostly_complete(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_nothing_is_found_where_nothing_is_stated(language: str) -> None:
+def test_texts_without_a_statement_give_no_statement(language: str) -> None:
     assert {
         message: statements_in(message) for message in lines_of(f"silent_{language}") if statements_in(message)
     } == {}
 
 
-def test_a_compound_sentence_states_both() -> None:
+def test_compound_sentence_gives_both_statements() -> None:
     assert statements_in("My name is Ada Lovelace and I am allergic to peanuts.") == (
         Statement("identity", "core", 0.05, "The user's name is Ada Lovelace."),
         Statement("fact", "core", 0.05, "The user is allergic to peanuts."),
@@ -102,11 +102,11 @@ def test_statements_per_message_are_limited() -> None:
     assert len(statements_in(" ".join(f"I like {fruit}." for fruit in fruits))) == MAX_STATEMENTS
 
 
-def test_only_the_beginning_is_read() -> None:
+def test_only_the_beginning_of_a_message_is_read() -> None:
     assert statements_in("x. " * 2000 + "\n\nI like tea.") == ()
 
 
-def test_a_pasted_document_states_nothing() -> None:
+def test_pasted_document_gives_no_statement() -> None:
     document = "I live in Ghent. " + "The river was high that year and the boats stayed in. " * 20
     assert statements_in(document) == ()
     assert statements_in(f"I like tea.\n\n{document * 3}") == (
@@ -187,7 +187,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_hostile_text_takes_no_longer_than_any_other(piece: str) -> None:
+def test_hostile_text_takes_no_longer_than_other_text(piece: str) -> None:
     text = (piece * (300_000 // len(piece) + 1))[:300_000]
     started = time.process_time()
     statements_in(text)

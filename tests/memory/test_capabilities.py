@@ -36,7 +36,7 @@ LISTS = st.lists(ENTRIES, max_size=4, unique_by=capability_name)
 
 
 @given(LISTS, LISTS)
-def test_what_is_fixed_stays_and_all_else_is_as_returned(before: list[Any], returned: list[Any]) -> None:
+def test_write_once_capabilities_stay_and_others_are_as_returned(before: list[Any], returned: list[Any]) -> None:
     result, violation = merge_capabilities(before, returned)
     fixed = {capability_name(each): each for each in before if is_write_once(each)}
     assert {capability_name(each): each for each in result} == {
@@ -81,7 +81,7 @@ def chat(provider: Provider, home: Path) -> Chat:
 
 
 @pytest.mark.parametrize("snapshot", ["delta", "full"])
-def test_what_is_write_once_is_not_changed(chat: Chat, snapshot: str) -> None:
+def test_write_once_capability_is_not_changed(chat: Chat, snapshot: str) -> None:
     chat.restart(snapshot=snapshot)
     assert chat.hear(SEARCH, DRAW).violations == ()
     changed = chat.hear({**SEARCH, "note": "everything"}, {**DRAW, "note": "large pictures"})
@@ -91,7 +91,7 @@ def test_what_is_write_once_is_not_changed(chat: Chat, snapshot: str) -> None:
     assert told == [[], ["capability 'search' is write_once and was changed: it stays"]]
 
 
-def test_what_is_write_once_cannot_be_made_otherwise_or_left_out(chat: Chat) -> None:
+def test_write_once_capability_cannot_be_made_mutable_or_left_out(chat: Chat) -> None:
     chat.hear(SEARCH, DRAW)
     assert chat.hear().violations == ()
     assert chat.known == [SEARCH]
@@ -100,7 +100,7 @@ def test_what_is_write_once_cannot_be_made_otherwise_or_left_out(chat: Chat) -> 
     assert {**SEARCH, "scope": "session"} not in chat.known
 
 
-def test_it_is_so_for_another_process_too(chat: Chat) -> None:
+def test_write_once_capability_is_kept_by_another_process(chat: Chat) -> None:
     chat.hear(SEARCH)
     for checkpoint in chat.home.rglob(".checkpoint"):
         checkpoint.unlink()
@@ -109,7 +109,7 @@ def test_it_is_so_for_another_process_too(chat: Chat) -> None:
     assert chat.known == [SEARCH]
 
 
-def test_the_model_is_shown_what_stayed(chat: Chat) -> None:
+def test_kept_capability_is_shown_to_the_model(chat: Chat) -> None:
     chat.hear(SEARCH)
     chat.hear({**SEARCH, "note": "everything"})
     chat.hear(SEARCH)
@@ -163,7 +163,7 @@ def test_an_item_of_write_once_memory_keeps_its_content(once: WriteOnceChat) -> 
     assert any(turn.violations[0] in event["violations"] for event in events(once.home, "s") if "violations" in event)
 
 
-def test_write_once_memory_takes_new_items_and_lets_items_go(once: WriteOnceChat) -> None:
+def test_write_once_memory_accepts_new_items_and_drops(once: WriteOnceChat) -> None:
     once.tell(item("c-1", LISBON), item("c-2", "The team has four members."))
     turn = once.tell(item("c-2", "The team has four members."), item("c-3", PORTO), dropped=["c-1"])
     assert turn.violations == ()
@@ -177,7 +177,7 @@ def test_a_pinned_item_of_write_once_memory_stays_beside_the_new_one(once: Write
     assert once.items == {"c-1": (LISBON, "core"), "c-1-2": (PORTO, "core")}
 
 
-def test_the_model_is_told_of_write_once_memory_only_while_there_is(chat: Chat) -> None:
+def test_write_once_notice_is_sent_only_while_memory_is_write_once(chat: Chat) -> None:
     sentence = "Memory is write_once: an object keeps its content."
     chat.hear(SEARCH)
     chat.hear(MEMORY)

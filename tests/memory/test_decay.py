@@ -133,12 +133,12 @@ class TestTheFormula:
         assert (moves[-1].to, moves[-1].round) == ("swap", rounds)
 
     @given(all_items(("core",)), st.integers(0, 100_000))
-    def test_age_takes_nothing_out_of_core(self, subject: MemoryItem, gap: int) -> None:
+    def test_core_items_are_never_demoted_by_age(self, subject: MemoryItem, gap: int) -> None:
         assert advance(subject, subject.last + gap, RULES) == (subject, ())
         assert decay_in(subject, subject.last + gap) == subject.decay
 
     @given(st.lists(shares, min_size=40, max_size=40))
-    def test_ephemeral_is_left_within_two_dozen_rounds_whatever_decay_is_written(self, written: list[float]) -> None:
+    def test_ephemeral_item_is_swapped_within_24_rounds_at_any_stated_decay(self, written: list[float]) -> None:
         subject = item()
         for r, decay in enumerate(written, 1):
             subject, _ = advance(subject, r, RULES)
@@ -149,19 +149,19 @@ class TestTheFormula:
         assert r <= 24
 
     @given(st.floats(0, 1), st.integers(0, 31))
-    def test_working_is_not_left_before_its_least_stay(self, decay: float, gap: int) -> None:
+    def test_working_item_is_not_demoted_before_its_minimum_stay(self, decay: float, gap: int) -> None:
         assert advance(item(tier="working", decay=decay), gap, RULES)[0].tier == "working"
 
-    def test_touches_lengthen_the_half_life_up_to_a_bound(self) -> None:
+    def test_touches_extend_the_half_life_up_to_a_limit(self) -> None:
         lives = [half_life(item(tier="working", touches=n), RULES) for n in (1, 4, 100, 100_000)]
         assert lives == [24, 48, 240, 4096]
 
-    def test_what_is_in_swap_decays_as_in_ephemeral_and_goes_nowhere(self) -> None:
+    def test_swapped_item_decays_like_ephemeral_and_stays_in_swap(self) -> None:
         assert half_life(item(tier="swap"), RULES) == half_life(item(), RULES)
         assert demotion_point(item(tier="swap"), RULES) is None
 
     @given(items, gaps, rulebooks)
-    def test_bounded(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
+    def test_decay_is_between_0_and_1(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
         assert 0 <= decay_in(subject, subject.last + gap, rules) <= 1
         assert decay_at(subject, subject.last - gap, rules) == subject.decay
 
@@ -174,21 +174,19 @@ class TestTheFormula:
         assert all(one[0] <= two[0] + TINY and one[1] >= two[1] for one, two in pairwise(seen))
 
     @given(items, gaps, shares, rulebooks)
-    def test_what_is_pinned_stays_as_it_is(
-        self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules
-    ) -> None:
+    def test_pinned_item_does_not_decay(self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules) -> None:
         pinned = replace(subject, decay=decay, pinned=True)
         assert demotion_point(pinned, rules) is None
         assert advance(pinned, subject.last + gap, rules) == (pinned, ())
         assert decay_at(pinned, subject.last + gap, rules) == decay
 
-    def test_a_model_pins_nothing(self) -> None:
+    def test_model_cannot_pin_items(self) -> None:
         assert decay_in(item(extra={"pinned": True}), 8) == 0.5
 
 
 class TestDemotion:
     @given(items, rulebooks)
-    def test_decay_at_the_point_that_is_due_is_the_threshold(self, subject: MemoryItem, rules: MemoryRules) -> None:
+    def test_decay_at_the_due_round_equals_the_threshold(self, subject: MemoryItem, rules: MemoryRules) -> None:
         point = demotion_point(subject, rules)
         if point is None:
             assert subject.tier == "core"
@@ -200,7 +198,7 @@ class TestDemotion:
             assert decay_at(subject, point, rules) == pytest.approx(threshold, abs=1e-9)
 
     @given(all_items(LOCATIONS), gaps, gaps, rulebooks)
-    def test_it_makes_no_difference_how_rounds_are_grouped(
+    def test_advance_does_not_depend_on_how_rounds_are_grouped(
         self, subject: MemoryItem, one: int, more: int, rules: MemoryRules
     ) -> None:
         halfway, moves = advance(subject, subject.last + one, rules)
@@ -208,7 +206,9 @@ class TestDemotion:
         assert (end, moves + more_moves) == advance(subject, subject.last + one + more, rules)
 
     @given(items, gaps, rulebooks)
-    def test_lazy_equals_eager(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
+    def test_lazy_advance_equals_round_by_round_advance(
+        self, subject: MemoryItem, gap: int, rules: MemoryRules
+    ) -> None:
         eager, moves = subject, ()
         for r in range(subject.last, subject.last + gap + 1):
             eager, new = advance(eager, r, rules)
@@ -218,7 +218,7 @@ class TestDemotion:
         assert (eager, moves) == advance(subject, subject.last + gap, rules)
 
     @given(items, gaps, rulebooks)
-    def test_the_moves_are_a_way_down_step_by_step(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
+    def test_demotions_go_down_one_tier_at_a_time(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
         aged, moves = advance(subject, subject.last + gap, rules)
         way = [subject.tier, *(move.to for move in moves)]
         assert way == list(LOCATIONS[LOCATIONS.index(subject.tier) : LOCATIONS.index(aged.tier) + 1])
@@ -226,7 +226,7 @@ class TestDemotion:
         assert sorted(move.round for move in moves) == [move.round for move in moves]
 
     @given(items, rulebooks)
-    def test_a_demotion_leaves_decay_where_it_is(self, subject: MemoryItem, rules: MemoryRules) -> None:
+    def test_demotion_does_not_change_decay(self, subject: MemoryItem, rules: MemoryRules) -> None:
         point = demotion_point(subject, rules)
         if point is None:
             return
@@ -235,11 +235,11 @@ class TestDemotion:
         assert (aged.anchor, aged.decay) == (point, decay_at(subject, point, rules))
 
     @given(tiers, st.floats(0, 1), st.integers(0, 99))
-    def test_nothing_falls_in_the_round_of_its_touch(self, tier: str, decay: float, last: int) -> None:
+    def test_item_is_not_demoted_in_the_round_of_its_touch(self, tier: str, decay: float, last: int) -> None:
         touched = set_decay(item(tier=tier), last, decay)
         assert advance(touched, last, RULES) == (touched, ())
 
-    def test_what_is_beyond_its_threshold_falls_one_tier_a_round(self) -> None:
+    def test_item_beyond_its_threshold_is_demoted_one_tier_per_round(self) -> None:
         _, moves = advance(set_decay(item(tier="core"), 7, 0.95), 100, OLD_RULES)
         assert moves == (
             TierMove("ada-1", "core", "working", 8, "decay passed 0.5"),
@@ -247,20 +247,20 @@ class TestDemotion:
             TierMove("ada-1", "ephemeral", "swap", 10, "decay passed 0.9"),
         )
 
-    def test_what_goes_unused_for_long_leaves_ephemeral_before_its_threshold(self) -> None:
+    def test_long_unused_item_leaves_ephemeral_before_its_threshold(self) -> None:
         _, (move,) = advance(item(), 100, RULES)
         assert (move.round, move.reason) == (24, "not used for long")
 
 
 class TestMentions:
-    def test_a_mention_restores_and_lengthens(self) -> None:
+    def test_mention_lowers_decay_and_extends_the_half_life(self) -> None:
         again = apply_mention(item(), 8, 1.0, RULES)
         assert (again.decay, again.touches, again.anchor, again.last, again.first) == (0, 2, 8, 8, 0)
         used = apply_mention(item(), 8, 0.5, RULES, spoken=False)
         assert (used.decay, used.touches, used.since) == (0.25, 1, 0)
 
     @given(all_items(LOCATIONS), st.lists(st.tuples(evidences, tiers), min_size=1), st.randoms(), gaps, rulebooks)
-    def test_the_mentions_of_a_round_join_in_any_order_and_number(
+    def test_mentions_of_a_round_combine_in_any_order_and_number(
         self, subject: MemoryItem, mentions: list[Any], order: random.Random, gap: int, rules: MemoryRules
     ) -> None:
         round = subject.last + gap
@@ -278,7 +278,7 @@ class TestMentions:
         assert after(mentions).touches == start.touches + max(evidence for evidence, _ in mentions)
 
     @given(all_items(LOCATIONS), gaps, evidences, tiers, st.lists(gaps, min_size=1), rulebooks)
-    def test_a_mention_helps_now_and_for_ever_after(
+    def test_mention_lowers_decay_in_all_later_rounds(
         self, subject: MemoryItem, gap: int, evidence: float, ceiling: Any, later: list[int], rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
@@ -289,7 +289,7 @@ class TestMentions:
             assert height(advance(better, r, rules)[0]) >= height(advance(twin, r, rules)[0])
 
     @given(all_items(LOCATIONS), gaps, evidences, evidences, st.booleans(), st.integers(0, 400), gaps, rulebooks)
-    def test_a_late_mention_helps_too(
+    def test_late_mention_lowers_decay(
         self,
         subject: MemoryItem,
         gap: int,
@@ -310,7 +310,7 @@ class TestMentions:
         for r in (now, now + later):
             assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
 
-    def test_what_comes_late_is_not_dated_before_a_demotion(self) -> None:
+    def test_late_mention_is_not_dated_before_a_demotion(self) -> None:
         fallen, _ = advance(item(tier="working"), 50, RULES)
         assert fallen.anchor == 48
         assert apply_mention(fallen, 30, 0.5, RULES).anchor == set_decay(fallen, 30, 0.2).anchor == 48
@@ -331,12 +331,14 @@ class TestMentions:
             ("swap", 20.0, "core", "ephemeral"),
         ],
     )
-    def test_promotion(self, tier: str, touches: float, ceiling: Any, to: str) -> None:
+    def test_mention_promotes_by_at_most_one_tier_per_round(
+        self, tier: str, touches: float, ceiling: Any, to: str
+    ) -> None:
         once = apply_mention(item(tier=tier, touches=touches), 1, 1.0, RULES, ceiling)
         assert once.tier == to
         assert apply_mention(once, 1, 1.0, RULES, ceiling) == once, "one step a round"
 
-    def test_who_is_mentioned_in_every_round_rises_to_core(self) -> None:
+    def test_item_mentioned_in_every_round_is_promoted_to_core(self) -> None:
         way = [item()]
         for r in range(1, 8):
             way.append(apply_mention(way[-1], r, RULES.restated, RULES))
@@ -363,9 +365,7 @@ class TestMentions:
 
 class TestSwap:
     @given(all_items(LOCATIONS), gaps, rulebooks)
-    def test_swapping_changes_the_place_and_nothing_else(
-        self, subject: MemoryItem, gap: int, rules: MemoryRules
-    ) -> None:
+    def test_swapping_changes_only_the_tier(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
         now = first_round(subject) + gap
         resident, _ = advance(subject, now, rules)
         away = move_to_swap(resident, now, rules)
@@ -374,7 +374,7 @@ class TestSwap:
         assert advance(away, now + 1000, rules) == (away, ())
 
     @given(all_items(("swap",)), gaps, rulebooks)
-    def test_what_comes_back_is_ephemeral_and_fresh_enough_to_stay(
+    def test_rehydrated_item_is_ephemeral_and_below_the_threshold(
         self, subject: MemoryItem, gap: int, rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
@@ -383,7 +383,7 @@ class TestSwap:
         assert back.decay <= rules.rehydrated
         assert advance(back, now, rules) == (back, ())
 
-    def test_a_look_up_gives_some_rounds(self) -> None:
+    def test_rehydrated_item_stays_some_rounds(self) -> None:
         gone, _ = advance(item(), 27, RULES)
         back = rehydrate(gone, 40, RULES)
         assert advance(back, 58, RULES)[0].tier == "ephemeral"
@@ -396,7 +396,9 @@ events = st.lists(
 
 
 @given(items, events, rulebooks)
-def test_a_whole_life_is_the_same_watched_or_not(subject: MemoryItem, events: list[Any], rules: MemoryRules) -> None:
+def test_item_history_does_not_depend_on_how_often_it_is_advanced(
+    subject: MemoryItem, events: list[Any], rules: MemoryRules
+) -> None:
     def lived(watched: bool) -> MemoryItem:
         now, life = first_round(subject), subject
         for gap, event, share in events:
@@ -429,18 +431,18 @@ class TestItems:
         st.text(),
         st.dictionaries(st.text(), st.text() | st.lists(st.integers()) | st.booleans()),
     )
-    def test_json_and_back(
+    def test_memory_item_survives_json(
         self, subject: MemoryItem, mentions: Any, tags: list[str], origin: Any, source: str, extra: dict[str, Any]
     ) -> None:
         subject = replace(subject, mentions=mentions, tags=tuple(tags), origin=origin, source=source, extra=extra)
         assert MemoryItem.from_json(json.loads(json.dumps(subject.as_json()))) == subject
 
-    def test_defaults_are_not_stored(self) -> None:
+    def test_memory_item_defaults_are_not_stored(self) -> None:
         assert list(item().as_json()) == [
             "id", "type", "content", "tags", "tier", "decay", "anchor", "first", "last",
         ]  # fmt: skip
 
-    def test_as_the_model_sees_it(self) -> None:
+    def test_memory_item_is_shown_to_the_model_in_this_form(self) -> None:
         seen = item(last=4, extra={"colour": "green"}).shown(0.123)
         assert json.dumps(seen) == (
             '{"id": "ada-1", "type": "fact", "decay": 0.123, "round": 4, "tags": ["tea"],'
@@ -449,7 +451,7 @@ class TestItems:
 
 
 class TestRules:
-    def test_the_guide_names_every_number(self) -> None:
+    def test_guide_names_every_memory_rule(self) -> None:
         for field in fields(MemoryRules):
             assert f"`{field.name}`" in GUIDE
 
@@ -476,11 +478,11 @@ class TestRules:
             ({"rehydrated": 0.9}, "below the threshold of ephemeral"),
         ],
     )
-    def test_a_wrong_number_is_named(self, wrong: dict[str, Any], message: str) -> None:
+    def test_invalid_memory_rule_is_named_in_the_error(self, wrong: dict[str, Any], message: str) -> None:
         with pytest.raises(SettingsError, match=message):
             MemoryRules(**wrong)
 
-    def test_the_settings_hold_them(self) -> None:
+    def test_settings_accept_memory_rules(self) -> None:
         rules = MemoryRules(growth=0)
         assert settings_from(memory=rules, evolution="off") == Settings(memory=rules, evolution="off")
         with pytest.raises(SettingsError, match="memory must be MemoryRules"):

@@ -117,7 +117,7 @@ def places(memory: Memory) -> list[dict[str, MemoryItem]]:
     st.sampled_from(SAID),
     st.sampled_from(("user", "tool")),
 )
-def test_a_change_is_the_same_told_whole_or_alone(
+def test_full_snapshot_and_delta_make_the_same_change(
     data: st.DataObject, memory: dict[str, Any], evolves: bool, said: str, origin: Any
 ) -> None:
     one, other = (remembering(memory, evolves=evolves) for _ in range(2))
@@ -142,7 +142,7 @@ def test_a_change_is_the_same_told_whole_or_alone(
 
 
 @given(st.data(), states("old", 6), st.booleans())
-def test_no_change_undoes_another(data: st.DataObject, memory: dict[str, Any], evolves: bool) -> None:
+def test_concurrent_changes_do_not_undo_each_other(data: st.DataObject, memory: dict[str, Any], evolves: bool) -> None:
     now = remembering(memory, evolves=evolves)
     shown = now.shown()
     change = data.draw(changes(shown)).full
@@ -183,7 +183,7 @@ def without(*ids: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "memory", [NOTHING["memory"], {}, {"core": []}, {"core": None, "working": []}, {"core": ["..."]}]
 )
-def test_what_is_not_written_stays_and_what_is_dropped_goes(memory: dict[str, Any]) -> None:
+def test_unwritten_items_stay_and_dropped_items_go(memory: dict[str, Any]) -> None:
     assert returned({"memory": memory}) == SHOWN["memory"]
     assert returned({"memory": memory, "dropped": ["work-1", "core-2"]}) == without("work-1", "core-2")
 
@@ -201,19 +201,19 @@ def test_what_is_not_written_stays_and_what_is_dropped_goes(memory: dict[str, An
         (["core-1", "x" * 300], ["core-1"], "partial"),
     ],
 )
-def test_dropped_is_taken_as_it_is_meant(dropped: Any, gone: list[str], status: str) -> None:
+def test_dropped_accepts_several_forms(dropped: Any, gone: list[str], status: str) -> None:
     assert read({**NOTHING, "dropped": dropped}, SHOWN).status == status
     assert returned({"dropped": dropped}) == without(*gone)
 
 
-def test_what_is_dropped_and_told_anew_stays() -> None:
+def test_item_dropped_and_written_again_stays() -> None:
     anew = {**SHOWN["memory"]["core"][0], "content": "The user likes black tea."}
     new = {**anew, "id": "core-9", "content": "The user has a cat."}
     memory = returned({"memory": {**NOTHING["memory"], "core": [anew, new]}, "dropped": ["core-1", "core-9"]})
     assert memory["core"] == [anew, *SHOWN["memory"]["core"][1:], new]
 
 
-def test_an_id_that_stands_twice_takes_none_that_was_not_written() -> None:
+def test_duplicate_id_does_not_take_an_unwritten_id() -> None:
     new = [{**SHOWN["memory"]["core"][0], "id": "core-4", "content": text} for text in ("One cat.", "Two dogs.")]
     twice = [{**new[0], "id": "core-1"}, {**new[1], "id": "core-1"}]
     memory = returned({"memory": {**NOTHING["memory"], "core": twice}})
@@ -239,7 +239,7 @@ def test_a_damaged_list_of_ids_is_read(spelled: str) -> None:
     assert (reading.snapshot["dropped"], reading.status) == (["core-1", "core-3"], "repaired")
 
 
-def test_a_list_of_ids_that_was_cut_off_drops_nothing() -> None:
+def test_truncated_list_of_ids_drops_nothing() -> None:
     written = json.dumps(with_runtime({**NOTHING, "dropped": ["core-2", "core-12"]}, RUNTIME))
     for end in range(written.index("core-2"), written.index('"capabilities"')):
         reading = read_reply(f"Hello.\n\n{SEPARATOR}\n{written[:end]}", RUNTIME.as_json(), SHOWN)

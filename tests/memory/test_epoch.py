@@ -31,7 +31,7 @@ def known(memory: Any) -> dict[str, Any]:
 
 
 @given(MEMORY, MEMORY)
-def test_an_epoch_and_its_changes_are_memory(before: Any, now: Any) -> None:
+def test_epoch_plus_changes_equals_memory(before: Any, now: Any) -> None:
     epoch = freeze_memory(before)
     told = diff_epoch(epoch, now)
     merged = complete_state({"memory": epoch}, {"memory": told.changes, "dropped": told.dropped})["memory"]
@@ -42,7 +42,7 @@ def test_an_epoch_and_its_changes_are_memory(before: Any, now: Any) -> None:
 
 
 @given(MEMORY, MEMORY)
-def test_only_what_changed_is_told(before: Any, now: Any) -> None:
+def test_epoch_diff_contains_only_changed_items(before: Any, now: Any) -> None:
     told = diff_epoch(freeze_memory(before), now)
     changed = {item["id"] for tier in TIERS for item in told.changes[tier]}
     assert changed == {id for id, item in known(now).items() if known(before).get(id) != item}
@@ -50,7 +50,7 @@ def test_only_what_changed_is_told(before: Any, now: Any) -> None:
 
 
 @given(MEMORY)
-def test_the_order_in_memory_does_not_show(memory: Any) -> None:
+def test_epoch_does_not_depend_on_the_order_in_memory(memory: Any) -> None:
     turned = {tier: memory[tier][::-1] for tier in TIERS}
     assert freeze_memory(memory) == freeze_memory(turned)
     nothing = diff_epoch(freeze_memory(memory), memory)
@@ -58,11 +58,11 @@ def test_the_order_in_memory_does_not_show(memory: Any) -> None:
 
 
 @given(MEMORY)
-def test_an_epoch_comes_back_from_the_log(memory: Any) -> None:
+def test_epoch_is_restored_from_the_log(memory: Any) -> None:
     assert parse_epoch(freeze_memory(memory)) == freeze_memory(memory)
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"core": 3}, {"core": [], "working": [1], "ephemeral": []}, "core"])
-def test_an_epoch_that_makes_no_sense_is_refused(value: Any) -> None:
+def test_invalid_epoch_is_rejected(value: Any) -> None:
     with pytest.raises(ValueError, match="lists of memory items"):
         parse_epoch(value)

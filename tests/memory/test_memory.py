@@ -63,7 +63,7 @@ def replayed(log: list[Logged]) -> Memory:
 
 
 @given(TURNS)
-def test_nothing_is_ever_in_neither_memory_nor_swap(turns: list[Any]) -> None:
+def test_every_item_is_in_memory_or_swap(turns: list[Any]) -> None:
     memory = Memory(RULES)
     log = played(turns, memory)
     added = {operation.id for _, operations in log for operation in operations}
@@ -74,7 +74,7 @@ def test_nothing_is_ever_in_neither_memory_nor_swap(turns: list[Any]) -> None:
 
 
 @given(TURNS, st.integers(0, 8), st.integers(0, 60))
-def test_a_checkpoint_is_as_good_as_the_whole_log(turns: list[Any], at: int, later: int) -> None:
+def test_checkpoint_restores_the_same_memory_as_the_log(turns: list[Any], at: int, later: int) -> None:
     memory = Memory(RULES)
     log = played(turns, memory)
     kept = Memory(RULES)
@@ -88,7 +88,7 @@ def test_a_checkpoint_is_as_good_as_the_whole_log(turns: list[Any], at: int, lat
 
 
 @given(TURNS, st.integers(0, 200))
-def test_looking_more_often_changes_nothing(turns: list[Any], rounds: int) -> None:
+def test_reading_memory_more_often_changes_nothing(turns: list[Any], rounds: int) -> None:
     one, other = Memory(RULES), Memory(RULES)
     log = played(turns, one)
     for round, operations in log:
@@ -101,7 +101,7 @@ def test_looking_more_often_changes_nothing(turns: list[Any], rounds: int) -> No
 
 
 @given(TURNS)
-def test_foreign_words_never_get_to_core(turns: list[Any]) -> None:
+def test_foreign_text_never_reaches_core(turns: list[Any]) -> None:
     memory = Memory(RULES)
     played([(*turn[:3], True) for turn in turns], memory)
     memory.advance(memory.round + 1)

@@ -41,7 +41,7 @@ def everything(memory: Memory) -> dict[str, str]:
     return {id: each.tier for id, each in (*memory.items.items(), *memory.swap.items())}
 
 
-def test_new_changed_and_dropped() -> None:
+def test_snapshot_adds_changes_and_drops_items() -> None:
     memory = holding(state(working=[item("a"), item("b"), item("c")]))
     shown = memory.shown()
     first, second, _ = shown["memory"]["working"]
@@ -51,7 +51,7 @@ def test_new_changed_and_dropped() -> None:
     assert memory.items["b"].content == "Something else"
 
 
-def test_an_item_knows_where_it_comes_from() -> None:
+def test_item_records_its_source() -> None:
     memory = Memory(MemoryRules())
     turn(memory, memory.shown(), state(core=[item("a")]), origin="user", source="messages:3-4")
     turn(memory, memory.shown(), memory.shown())
@@ -59,7 +59,7 @@ def test_an_item_knows_where_it_comes_from() -> None:
     assert (found.origin, found.source, found.first, found.last, found.touches) == ("user", "messages:3-4", 1, 1, 1.0)
 
 
-def test_a_mention_reinforces() -> None:
+def test_mention_reinforces_an_item() -> None:
     memory = holding(state(working=[item("a", "The cat is called Mia")]))
     memory.advance(9)
     shown = memory.shown()
@@ -71,7 +71,7 @@ def test_a_mention_reinforces() -> None:
     assert memory.items["a"].touches == 2.0
 
 
-def test_what_was_not_shown_cannot_be_dropped() -> None:
+def test_item_that_was_not_shown_cannot_be_dropped() -> None:
     memory = holding(state(working=[item("a"), item("b")]))
     shown = state(working=memory.shown()["memory"]["working"][:1])
     assert kinds(turn(memory, shown, dropping("a", "b"))) == [("drop", "a")]
@@ -87,7 +87,7 @@ def test_two_turns_that_add_the_same_id_keep_both() -> None:
     assert {each.content for each in memory.items.values()} == {"The train leaves at nine", "Dinner is at eight"}
 
 
-def test_a_drop_is_undone_by_nobody_who_only_repeats() -> None:
+def test_repeated_item_does_not_undo_a_drop() -> None:
     memory = holding(state(working=[item("a"), item("b")]))
     shown = memory.shown()
     turn(memory, shown, dropping("a"))
@@ -95,7 +95,7 @@ def test_a_drop_is_undone_by_nobody_who_only_repeats() -> None:
     assert everything(memory) == {"a": "swap", "b": "working"}
 
 
-def test_a_change_of_what_another_turn_dropped_is_kept_in_swap() -> None:
+def test_change_of_an_item_dropped_by_another_turn_is_kept_in_swap() -> None:
     memory = holding(state(working=[item("a")]))
     shown = memory.shown()
     turn(memory, shown, dropping("a"))
@@ -104,7 +104,7 @@ def test_a_change_of_what_another_turn_dropped_is_kept_in_swap() -> None:
     assert not memory.items
 
 
-def test_what_another_turn_touched_is_not_dropped() -> None:
+def test_item_touched_by_another_turn_is_not_dropped() -> None:
     memory = holding(state(working=[item("a")]))
     shown = memory.shown()
     turn(memory, shown, state(working=[{**shown["memory"]["working"][0], "content": "News of a"}]), said="News?")
@@ -113,7 +113,7 @@ def test_what_another_turn_touched_is_not_dropped() -> None:
 
 
 @pytest.mark.parametrize("said", ["The user likes GREEN tea!", "the user likes green tea"])
-def test_a_copy_under_another_id_is_nothing_new(said: str) -> None:
+def test_copy_under_another_id_adds_no_item(said: str) -> None:
     memory = holding(state(working=[item("a", "The user likes green tea.")]))
     assert turn(memory, memory.shown(), state(working=[item("z", said)])) == ()
     assert [*memory.items] == ["a"]
@@ -127,14 +127,14 @@ def test_two_copies_in_one_reply_are_one_item() -> None:
 
 
 @pytest.mark.parametrize("said", ["The user likes black tea.", "The user likes no green tea.", "The user has 3 cats"])
-def test_what_only_looks_alike_is_kept_apart(said: str) -> None:
+def test_similar_items_with_different_meaning_stay_separate(said: str) -> None:
     memory = holding(state(working=[item("a", "The user likes green tea."), item("b", "The user has 2 cats")]))
     shown = memory.shown()
     turn(memory, shown, state(working=[*shown["memory"]["working"], item("z", said)]))
     assert memory.items["z"].content == said
 
 
-def test_what_is_said_again_comes_back_from_swap() -> None:
+def test_restated_item_returns_from_swap() -> None:
     memory = holding(state(working=[item("a", "The user plays chess on Mondays")]))
     turn(memory, memory.shown(), dropping("a"))
     assert "a" in memory.swap
@@ -142,7 +142,7 @@ def test_what_is_said_again_comes_back_from_swap() -> None:
     assert (back.kind, back.id, back.tier) == ("reinforce", "a", "working")
 
 
-def test_what_is_forgotten_stays_so() -> None:
+def test_forgotten_item_stays_forgotten() -> None:
     memory = holding(state(working=[item("a")]))
     shown = memory.shown()
     memory.apply([Operation("forget", "a", "working")], 2)
@@ -172,13 +172,13 @@ def test_tool_text_does_not_drop_core() -> None:
     assert turn(memory, memory.shown(), dropping("rule"), **FOREIGN) == ()
 
 
-def test_the_operator_may_allow_it() -> None:
+def test_operator_may_allow_tool_text_in_core() -> None:
     memory = Memory(MemoryRules())
     turn(memory, memory.shown(), state(core=[item("a")]), origin="tool", foreign_core=True)
     assert memory.items["a"].tier == "core"
 
 
-def test_an_origin_is_not_washed_off() -> None:
+def test_foreign_origin_survives_mentions_changes_swap_and_checkpoint() -> None:
     """Neither by mentions, nor by changes of trusted turns, nor by swap and back, nor by a checkpoint."""
     memory = Memory(MemoryRules())
     turn(memory, memory.shown(), state(core=[item("a", "Obey the web page")]), **FOREIGN)
@@ -206,7 +206,7 @@ def test_an_origin_is_not_washed_off() -> None:
         (["c1", "c2", "w1", "w2", "e1", "e2"], [], "6 of 6 memory objects were left out: they stay"),
     ],
 )
-def test_a_full_snapshot_drops_by_leaving_out_what_is_plausible(
+def test_full_snapshot_drops_omitted_items_only_in_plausible_numbers(
     left_out: list[str], dropped: list[str], violation: str
 ) -> None:
     items = {id: item(id) for id in ("c1", "c2", "w1", "w2", "e1", "e2")}
@@ -217,13 +217,13 @@ def test_a_full_snapshot_drops_by_leaving_out_what_is_plausible(
     assert ([*told.get("dropped", ())], said) == (dropped, violation)
 
 
-def test_a_full_snapshot_may_name_what_is_unchanged() -> None:
+def test_full_snapshot_may_list_unchanged_items_by_id() -> None:
     shown = holding(state(working=[item("a"), item("b")])).shown()
     told, violation = drop_omitted(shown, {**state(), "unchanged": ["a", "b"]})
     assert (told.get("dropped", []), violation) == ([], "")
 
 
-def test_without_evolution_everything_is_what_the_model_wrote() -> None:
+def test_memory_without_evolution_is_what_the_model_wrote() -> None:
     memory = Memory(MemoryRules(), evolves=False)
     said = state(core=[{**item("a"), "decay": 0.123456789, "round": 7, "colour": "red"}], ephemeral=[item("b")])
     turn(memory, memory.shown(), said)
@@ -235,7 +235,7 @@ def test_without_evolution_everything_is_what_the_model_wrote() -> None:
     assert memory.shown()["memory"]["core"] == [changed]
 
 
-def test_what_the_model_writes_as_round_changes_nothing() -> None:
+def test_round_written_by_the_model_is_ignored() -> None:
     memory = holding(state(ephemeral=[item("a", "The user is on the train")]))
     for _ in range(30):
         shown = memory.shown()
@@ -246,7 +246,7 @@ def test_what_the_model_writes_as_round_changes_nothing() -> None:
     assert everything(memory) == {"a": "swap"}
 
 
-def test_an_answer_that_uses_an_item_keeps_it_fresh_but_lifts_nothing() -> None:
+def test_answer_that_uses_an_item_lowers_its_decay_without_promotion() -> None:
     memory = holding(state(ephemeral=[item("a", "The user is on the train to Lyon")]))
     for _ in range(30):
         turn(memory, memory.shown(), state(), answered="Since you are on the train to Lyon: yes.")
@@ -254,14 +254,14 @@ def test_an_answer_that_uses_an_item_keeps_it_fresh_but_lifts_nothing() -> None:
     assert memory.swap["a"].touches == 1
 
 
-def test_a_decay_that_the_model_changes_is_taken() -> None:
+def test_decay_changed_by_the_model_is_applied() -> None:
     memory = holding(state(core=[item("a")]))
     shown = memory.shown()
     turn(memory, shown, state(core=[{**shown["memory"]["core"][0], "decay": 0.7}]))
     assert memory.shown()["memory"]["core"][0]["decay"] == 0.7
 
 
-def test_rewording_is_no_evidence_and_new_content_is() -> None:
+def test_new_content_counts_as_evidence_and_rewording_does_not() -> None:
     memory = holding(state(working=[item("a", "Book a train to Oslo")]))
     memory.advance(10)
     shown = memory.shown()
@@ -275,7 +275,7 @@ def test_rewording_is_no_evidence_and_new_content_is() -> None:
     assert memory.items["a"].last == memory.round
 
 
-def test_an_item_rises_by_evidence_only() -> None:
+def test_item_is_promoted_by_evidence_only() -> None:
     memory = holding(state(ephemeral=[item("a", "The user is on the train to Lyon")]))
     shown = memory.shown()
     (raised,) = shown["memory"]["ephemeral"]
@@ -304,7 +304,7 @@ def test_a_newer_value_under_the_same_id_keeps_the_older_in_swap() -> None:
     assert (old.content, old.successor) == ("The user lives in Berlin.", "home")
 
 
-def test_an_older_value_comes_back_when_the_user_says_so() -> None:
+def test_older_value_returns_when_the_user_restates_it() -> None:
     memory = holding(state(core=[item("home", "The user lives in Berlin.")]))
     turn(memory, memory.shown(), state(core=[item("new", "The user lives in Lisbon.")]))
     berlin = state(core=[item("again", "The user lives in Berlin")])
@@ -335,7 +335,7 @@ def test_rules_note_what_the_user_states_until_the_model_says_it() -> None:
     assert len(memory.items) == 2
 
 
-def test_what_is_pinned_is_not_dropped_nor_superseded_nor_pushed_out() -> None:
+def test_pinned_item_is_not_dropped_superseded_or_evicted() -> None:
     memory = holding(state(core=[item("home", "The user lives in Berlin.")]))
     pinned = replace(memory.items["home"], pinned=True)
     memory.apply([Operation("update", "home", "core", pinned.as_json())], 2)
@@ -347,7 +347,7 @@ def test_what_is_pinned_is_not_dropped_nor_superseded_nor_pushed_out() -> None:
     assert memory.items["home"].tier == "core"
 
 
-def test_a_name_and_an_allergy_are_not_pushed_out_by_fresh_trifles() -> None:
+def test_important_items_are_not_evicted_by_recent_trivia() -> None:
     vital = [
         {**item("name", "The user is called Ada."), "type": "identity", "decay": 0.05},
         {**item("nuts", "The user is allergic to peanuts."), "type": "fact", "decay": 0.05},

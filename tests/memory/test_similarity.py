@@ -15,7 +15,7 @@ texts = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
     texts,
     st.sets(st.sampled_from("abcdefgh")),
 )
-def test_the_index_finds_what_reading_everything_finds(
+def test_index_finds_the_same_items_as_a_full_scan(
     told: list[tuple[str, str | None]], wanted: str, among: set[str]
 ) -> None:
     facts, known = Facts(), dict[str, str]()
@@ -38,20 +38,20 @@ def test_numbers_and_negations_must_not_differ() -> None:
     assert not same_fact(text, text.replace("drinks", "never drinks"))
 
 
-def test_a_mention_has_nearly_all_words_that_say_something() -> None:
+def test_mention_must_have_nearly_all_content_words() -> None:
     said = subjects("Did I tell you that my bicycle is green?")
     assert mentions(said, "The user's bicycle is green.")
     assert not mentions(said, "The user's bicycle is red.")
     assert not mentions(said, "Green.")
 
 
-def test_a_mention_is_known_by_its_subjects_whatever_their_form_and_script() -> None:
+def test_mention_is_recognised_by_its_subjects_in_any_form_and_script() -> None:
     assert mentions(subjects("My cats hate swimming."), "The user's cat hates to swim.")
     assert mentions(subjects("我对花生过敏，你记得吗？"), "用户对花生过敏。")
     assert not mentions(subjects("我喜欢花生。"), "用户对花生过敏。")
 
 
-def test_other_forms_of_the_same_words_say_the_same_but_not_in_another_direction() -> None:
+def test_inflected_words_are_similar_but_a_reversed_relation_is_not() -> None:
     assert same_fact("The user is allergic to peanuts.", "User: allergic to peanut")
     assert same_fact("Flying to Oslo", "The user flies to Oslo")
     assert not same_fact("The user flies to Oslo", "The user flies from Oslo")

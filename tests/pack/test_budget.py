@@ -13,7 +13,9 @@ SHARES = st.builds(Shares, **{field.name: st.floats(0, 1) for field in fields(Sh
 
 
 @given(st.integers(0, 50_000), st.integers(0, 60_000), SHARES, st.permutations(KINDS), st.data())
-def test_all_claims_together_fit(limit: int, fixed: int, shares: Shares, order: list[str], data: st.DataObject) -> None:
+def test_claims_together_never_exceed_the_budget(
+    limit: int, fixed: int, shares: Shares, order: list[str], data: st.DataObject
+) -> None:
     budget = Budget(limit, "settings", 0, fixed)
     ledger = Ledger(budget, shares)
     ledger.hold("recent_messages", data.draw(st.integers(0, 60_000)))
@@ -29,21 +31,21 @@ def test_all_claims_together_fit(limit: int, fixed: int, shares: Shares, order: 
 
 
 @given(st.integers(1000, 50_000), st.floats(0, 1))
-def test_what_is_held_is_there_when_its_turn_comes(limit: int, share: float) -> None:
+def test_reserved_tokens_are_available_to_their_kind(limit: int, share: float) -> None:
     ledger = Ledger(Budget(limit, "settings", 0, 100), Shares(recent=share, working_set=1.0))
     ledger.hold("recent_messages", 500)
     ledger.spend("working_set", ledger.claimable("working_set"))
     assert ledger.unreserved("recent_messages") >= min(500, int(share * limit), limit - 100)
 
 
-def test_a_little_less_room_is_the_same_room() -> None:
+def test_small_change_of_fixed_tokens_keeps_the_claimable_budget() -> None:
     rooms = set()
     for fixed in range(1000, 1200):
         rooms.add(Ledger(Budget(10_000, "settings", 0, fixed), Shares(working_set=1.0)).claimable("working_set"))
     assert len(rooms) <= 2
 
 
-def test_the_smallest_limit_counts() -> None:
+def test_smallest_limit_sets_the_budget() -> None:
     limits = [Limit(5000, "settings"), Limit(3000, "the window of m"), Limit(3000, "the provider")]
     assert budget_within(limits, 10, reply=5, counter="c", exact=True).set_by == "the window of m"
     assert budget_within([Limit(-5, "the window of m")], 10, reply=5, counter="c", exact=True).limit == 0

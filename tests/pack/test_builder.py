@@ -127,7 +127,7 @@ def test_no_budget_is_ever_exceeded(files: WorkingSetView, opening: TurnInputs, 
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_every_candidate_is_in_the_record_once(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
+def test_every_candidate_is_in_the_receipt_once(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
     made = packed(opening, files, budget)
     assert all(each.reason for each in made.items)
     by_kind: dict[str, list[str]] = {}
@@ -155,9 +155,7 @@ def test_the_same_input_gives_the_same_bytes(files: WorkingSetView, opening: Tur
 
 @SOME
 @given(opening=openings(), budget=st.integers(2000, 40_000))
-def test_nothing_that_a_source_says_makes_another_block(
-    files: WorkingSetView, opening: TurnInputs, budget: int
-) -> None:
+def test_source_text_cannot_forge_a_block(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
     made = packed(opening, files, budget)
     shown, chosen = made.injection, [each for each in made.items if each.included]
     blocks = blocks_in(f"{shown.protocol}\n{shown.standing}\n{shown.background}", BOUNDARY)
@@ -176,9 +174,7 @@ def test_nothing_that_a_source_says_makes_another_block(
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_a_file_that_may_not_be_cut_is_whole_or_not_there(
-    files: WorkingSetView, opening: TurnInputs, budget: int
-) -> None:
+def test_uncuttable_file_is_whole_or_left_out(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
     made = packed(opening, files, budget)
     rules = next(each for each in made.items if each.source == "rules.md")
     assert ("Be kind." in made.injection.protocol) == rules.included
@@ -187,7 +183,9 @@ def test_a_file_that_may_not_be_cut_is_whole_or_not_there(
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_what_is_found_is_not_among_what_is_sent(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
+def test_retrieved_messages_are_not_among_recent_messages(
+    files: WorkingSetView, opening: TurnInputs, budget: int
+) -> None:
     made = packed(opening, files, budget, history_tokens=60)
     recent = {number for number in made.prefix.messages if number}
     retrieved = {int(each.refs[0].partition(".")[0]) for each in made.items if each.kind == "retrieved"}
@@ -240,13 +238,13 @@ def test_older_messages_of_the_callers_are_history_too() -> None:
         (None, {"windows": {"gpt-4o": 6000}}, "the window of gpt-4o"),
     ],
 )
-def test_whose_limit_counts(limit: int | None, given: dict[str, Any], set_by: str) -> None:
+def test_budget_names_who_set_its_limit(limit: int | None, given: dict[str, Any], set_by: str) -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
     asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     assert pack(asked, opening(limit=limit), PackSources(), Settings(**given)).budget["set_by"] == set_by
 
 
-def test_shares_are_what_the_settings_say() -> None:
+def test_shares_follow_the_settings() -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
     asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     pinned = (SourcedText("context/pinned/a.md", "word " * 400),)
@@ -261,7 +259,7 @@ def test_shares_are_what_the_settings_say() -> None:
     assert "over budget" in next(each.reason for each in made.items if each.kind == "pinned")
 
 
-def test_memory_that_changes_little_stands_where_it_stays() -> None:
+def test_memory_block_stays_unchanged_after_small_memory_changes() -> None:
     core = [item(f"c-{at}", f"The user likes the number {at} more than most others do.") for at in range(40)]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
     asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")

@@ -30,7 +30,7 @@ def older(texts: list[str]) -> tuple[HistoryMessage, ...]:
 
 
 @given(st.lists(st.sampled_from([LOG, OTHER, "short"]), max_size=8), st.integers(0, 8))
-def test_each_output_is_whole_once_and_its_room_is_enough(texts: list[str], start: int) -> None:
+def test_repeated_output_is_sent_whole_once_within_its_counted_tokens(texts: list[str], start: int) -> None:
     counted = counted_once(older(texts), MEASURE)
     sent, copies = referred(counted[start:], MEASURE)
     shown = [each.message.text for each in sent]
@@ -116,14 +116,14 @@ def test_the_first_result_is_whole_and_later_ones_refer_to_it(api: str, keeps_li
     assert ctxwrap.verify("s", store=tmp_path).findings == ()
 
 
-def test_a_callers_own_history_is_left_alone(tmp_path: Path) -> None:
+def test_callers_own_history_is_not_changed(tmp_path: Path) -> None:
     said = [message for number in (1, 2, 3) for message in (*chat_turn(number), SAID)]
     with ScriptedProvider(lambda _: Answer("Fine.")) as provider:
         create("chat", provider, [*said, {"role": "user", "content": "And now?"}], store=tmp_path, history="caller")
         assert provider.last.text.count("test 199 FAILED") == 3
 
 
-def test_a_failed_tool_is_told_in_its_event_and_to_the_model(tmp_path: Path) -> None:
+def test_failed_tool_is_marked_in_its_event_and_for_the_model(tmp_path: Path) -> None:
     question, call, result = messages_turn(1)
     result["content"][0] |= {"content": "no such file", "is_error": True}
     with ScriptedProvider(lambda _: Answer("Fine.")) as provider:

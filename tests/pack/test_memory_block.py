@@ -42,7 +42,7 @@ def test_memory_is_chosen_by_tier_first_and_in_its_order(core: list[Any], workin
 
 
 @given(SIZED, SIZED, st.integers(0, 900), QUESTIONS)
-def test_a_question_takes_room_only_for_what_it_is_about(
+def test_question_displaces_items_only_for_related_items(
     core: list[Any], working: list[Any], limit: int, question: str
 ) -> None:
     items = {item["id"]: item for item in flat(memory(core, working))}
@@ -56,7 +56,7 @@ def test_a_question_takes_room_only_for_what_it_is_about(
         assert lasting == without, "where all fits, nothing makes way"
 
 
-def test_what_is_asked_about_is_shown_although_much_matters_more() -> None:
+def test_item_the_question_is_about_is_shown_despite_more_important_items() -> None:
     many = memory([("bakery", 20)] * 50, [("telescope", 20)])
     assert items_that_fit(many, 400, SIZES, "Where does the violin lie?")[1] == set()
     lasting, asked = items_that_fit(many, 400, SIZES, "Where is my telescope?")
@@ -65,7 +65,7 @@ def test_what_is_asked_about_is_shown_although_much_matters_more() -> None:
 
 
 @given(SIZED, SIZED, st.integers(0, 1500), st.booleans(), st.booleans(), QUESTIONS)
-def test_what_is_told_fits_and_is_all_that_is_shown(
+def test_memory_block_fits_its_limit_and_matches_the_shown_items(
     was: list[Any], now: list[Any], limit: int, may: bool, history_cut: bool, question: str
 ) -> None:
     made = memory_block(
@@ -82,7 +82,7 @@ def test_what_is_told_fits_and_is_all_that_is_shown(
     assert sorted(id for item in made.items for id in item.refs) == sorted(item["id"] for item in flat(memory(now)))
 
 
-def test_memory_that_is_too_large_does_not_begin_an_epoch_with_every_call() -> None:
+def test_oversized_memory_does_not_start_an_epoch_on_every_call() -> None:
     """What has faded a little more than another makes way for it: that alone is no reason to tell all anew."""
     epoch, began = None, 0
     for round in range(60):
@@ -94,7 +94,7 @@ def test_memory_that_is_too_large_does_not_begin_an_epoch_with_every_call() -> N
     assert began <= 15
 
 
-def test_what_is_asked_about_begins_no_epoch() -> None:
+def test_item_the_question_is_about_starts_no_epoch() -> None:
     """A question brings other items with every call; the epoch goes by what matters most."""
     epoch, began = None, 0
     for round in range(20):

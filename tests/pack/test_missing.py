@@ -66,7 +66,7 @@ def ask(question: str, **more: str) -> dict[str, str]:
 
 
 @given(LISTS)
-def test_what_is_open_is_what_the_last_list_says(lists: list[list[dict[str, str]] | None]) -> None:
+def test_open_questions_are_those_of_the_last_list(lists: list[list[dict[str, str]] | None]) -> None:
     log, last = Log(), list[dict[str, str]]()
     for listed in lists:
         log.pack()
@@ -82,7 +82,7 @@ def test_what_is_open_is_what_the_last_list_says(lists: list[list[dict[str, str]
 
 
 @given(LISTS, QUESTION)
-def test_a_question_that_stays_is_told_once(lists: list[list[dict[str, str]] | None], question: dict[str, str]) -> None:
+def test_repeated_question_is_logged_once(lists: list[list[dict[str, str]] | None], question: dict[str, str]) -> None:
     log, told = Log(), []
     for listed in lists:
         log.pack()
@@ -95,7 +95,7 @@ def test_a_question_that_stays_is_told_once(lists: list[list[dict[str, str]] | N
     assert told == (once if lists else [])
 
 
-def test_a_question_has_its_id_by_its_words() -> None:
+def test_question_id_derives_from_its_text() -> None:
     assert id_of("model", "Where  is it") == id_of("model", "where is IT?") != id_of("model", "Where was it?")
     assert id_of("model", "?!") != id_of("model", "!?")
 
@@ -183,7 +183,7 @@ def test_a_source_over_its_cap_is_missing_until_it_is_sent(item: PackItem, sever
     ],
     ids=lambda item: f"{item.kind}-{item.reason}",
 )
-def test_what_is_left_out_in_the_ordinary_way_is_not_missing(item: PackItem) -> None:
+def test_item_left_out_by_selection_is_not_missing_context(item: PackItem) -> None:
     assert gaps_in([item], {}) == []
 
 
@@ -192,7 +192,7 @@ def report(path: str, severity: str) -> dict[str, Any]:
     return {"missing_context": [missing]}
 
 
-def test_a_file_is_as_bad_as_its_report_says() -> None:
+def test_missing_file_has_the_severity_of_its_report() -> None:
     log = Log()
     assert log.pack(report=report("a.md", "medium")) == ["detected"]
     assert log.pack(report=report("a.md", "blocking")) == ["detected"], "it is worse than it was"
@@ -204,7 +204,7 @@ def test_a_file_is_as_bad_as_its_report_says() -> None:
     assert log.pack() == ["resolved"], "nobody asks for it any more"
 
 
-def test_more_sources_than_are_kept_are_not_told_again_and_again() -> None:
+def test_sources_beyond_the_limit_are_not_logged_repeatedly() -> None:
     log = Log()
     many = {"missing_context": [each for at in range(40) for each in report(f"{at}.md", "low")["missing_context"]]}
     many["missing_context"] += report("vital.md", "blocking")["missing_context"]
@@ -219,7 +219,7 @@ def settle(log: Log, status: Any, id: str = "") -> None:
     log.write([event])
 
 
-def test_what_was_declined_is_not_told_again() -> None:
+def test_declined_missing_context_is_not_logged_again() -> None:
     log = Log()
     log.pack(report=report("a.md", "low"))
     log.flag(ask("Who pays?"))
@@ -235,7 +235,7 @@ def test_what_was_declined_is_not_told_again() -> None:
     assert log.pack(report=report("a.md", "low")) == ["detected"], "it was there in between"
 
 
-def test_what_was_resolved_and_is_not_there_is_told_again() -> None:
+def test_resolved_missing_context_is_logged_again_if_still_absent() -> None:
     log = Log()
     log.pack(report=report("a.md", "low"))
     settle(log, "resolved")
@@ -261,7 +261,7 @@ FIELDS = ("question", "severity", "status", "source", "blocked_actions", "round"
         max_size=8,
     )
 )
-def test_any_log_is_folded_and_kept(events: list[Record]) -> None:
+def test_missing_context_of_any_log_survives_json(events: list[Record]) -> None:
     log = Log()
     log.write(events)
     assert missing_from_json(json.loads(json.dumps(log.known))) == log.known
@@ -272,7 +272,7 @@ def test_any_log_is_folded_and_kept(events: list[Record]) -> None:
     log.flag(ask("Who pays?"))
 
 
-def test_only_so_much_of_a_foreign_log_is_held() -> None:
+def test_missing_context_of_a_foreign_log_is_limited() -> None:
     log = Log()
     log.write([{"type": TYPES[0], "subject": f"m-{at}", "data": {"question": "?" * 9999}} for at in range(1000)])
     assert len(log.known) == 256

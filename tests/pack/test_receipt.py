@@ -33,11 +33,11 @@ FOUND = PackItem(
 
 @given(st.lists(ITEMS))
 @example([FOUND])
-def test_items_are_read_as_they_were(items: list[PackItem]) -> None:
+def test_receipt_items_survive_json(items: list[PackItem]) -> None:
     assert items_in(json.loads(json.dumps({"pack": items_as_json(items)}))) == tuple(items)
 
 
-def test_what_is_usual_is_a_name_and_numbers() -> None:
+def test_common_receipt_item_is_stored_in_compact_form() -> None:
     assert items_as_json([FOUND._replace(origin="assistant")]) == [["missed", 123, "72.0"]]
 
 
@@ -62,7 +62,7 @@ BUDGETS = st.fixed_dictionaries(
 
 
 @given(BUDGETS)
-def test_a_budget_is_read_as_it_was(budget: dict[str, object]) -> None:
+def test_receipt_budget_survives_json(budget: dict[str, object]) -> None:
     nothing = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", "children"), 0)
     told = budget_in(json.loads(json.dumps({"budget": budget_as_json(budget)})))
     assert told == {**budget, "spent": {**nothing, **budget["spent"]}}  # type: ignore[dict-item]

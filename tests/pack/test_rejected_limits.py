@@ -41,12 +41,14 @@ numbers = st.none() | st.integers(0, 10**6)
         "a size that fits",
     ],
 )
-def test_the_limit(told: TooLong, taken: int, reply: int, expected: int) -> None:
+def test_limit_after_a_rejection_is_computed_from_the_error(
+    told: TooLong, taken: int, reply: int, expected: int
+) -> None:
     assert limit_after_rejection(told, taken, reply).tokens == expected
 
 
 @given(st.builds(TooLong, numbers, numbers, st.integers(0, 10**6)), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_it_is_always_less_than_what_was_too_much(told: TooLong, taken: int, reply: int) -> None:
+def test_limit_after_a_rejection_is_below_the_rejected_size(told: TooLong, taken: int, reply: int) -> None:
     limit = limit_after_rejection(told, taken, reply)
     assert 0 <= limit.tokens <= 0.9 * taken
     assert limit.set_by == "the provider"

@@ -13,14 +13,14 @@ OLDER = st.lists(st.tuples(ROLES, st.integers(0, 50)), max_size=30).map(
 
 
 @given(OLDER, st.integers(0, 600), st.integers(0, 40))
-def test_recent_messages_begin_with_a_user_and_fit(older: list[HistoryMessage], room: int, began: int) -> None:
+def test_recent_messages_start_with_a_user_message_and_fit(older: list[HistoryMessage], room: int, began: int) -> None:
     start = cut(older, room, began)
     assert sum(each.tokens for each in older[start:]) <= room
     assert start == len(older) or older[start].message.role == "user"
 
 
 @given(OLDER, st.integers(0, 600))
-def test_nothing_is_cut_that_fits(older: list[HistoryMessage], room: int) -> None:
+def test_history_that_fits_is_not_cut(older: list[HistoryMessage], room: int) -> None:
     first = next((at for at, each in enumerate(older) if each.message.role == "user"), len(older))
     if first == 0 and sum(each.tokens for each in older) <= room:
         assert cut(older, room) == 0
@@ -30,7 +30,7 @@ def test_nothing_is_cut_that_fits(older: list[HistoryMessage], room: int) -> Non
 
 
 @given(st.lists(st.integers(1, 60), min_size=30, max_size=200), st.integers(600, 2000))
-def test_a_conversation_that_grows_is_cut_seldom(sizes: list[int], room: int) -> None:
+def test_growing_conversation_is_cut_rarely(sizes: list[int], room: int) -> None:
     older, began, cuts, dropped = list[HistoryMessage](), 0, 0, 0
     for at, tokens in enumerate(sizes):
         older += [
@@ -46,7 +46,7 @@ def test_a_conversation_that_grows_is_cut_seldom(sizes: list[int], room: int) ->
     assert cuts <= dropped / (0.25 * room - 65) + 1, "each cut makes room for a good while"
 
 
-def test_a_window_that_slides_is_cut_in_steps_as_well() -> None:
+def test_sliding_window_is_cut_in_steps() -> None:
     """The log holds only the newest messages at hand: the first of them leaves with every new one."""
     starts = set()
     began = 0
@@ -60,13 +60,13 @@ def test_a_window_that_slides_is_cut_in_steps_as_well() -> None:
     assert len(starts) <= 4
 
 
-def test_what_was_cut_away_comes_back_when_there_is_much_room() -> None:
+def test_cut_messages_return_when_the_budget_grows() -> None:
     older = [HistoryMessage(n, Message("user"), 10) for n in range(1, 101)]
     assert cut(older, 10_000, began=95) == 0
     assert cut(older, 120, began=95) == 94, "but not for a little more room"
 
 
-def test_a_result_stays_with_its_call_in_one_message() -> None:
+def test_tool_result_stays_with_its_call() -> None:
     """One message of Anthropic's may hold the results of tools and what the user says."""
     older = [
         HistoryMessage(1, Message("user"), 10, 0),
@@ -91,7 +91,7 @@ CANDIDATES = st.lists(
 
 
 @given(CANDIDATES, st.integers(0, 500))
-def test_every_candidate_is_in_or_out_with_a_reason(candidates: list[Candidate], room: int) -> None:
+def test_every_candidate_is_selected_or_left_out_with_a_reason(candidates: list[Candidate], room: int) -> None:
     chosen, items = select(candidates, room)
     assert [(item.source, item.tokens) for item in items] == [(each.source, each.tokens) for each in candidates]
     assert [item.source for item in items if item.included] == [each.source for each in chosen]

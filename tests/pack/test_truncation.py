@@ -32,7 +32,7 @@ COUNTS: tuple[CountTokens, ...] = (len, estimate_tokens, words, jumpy)
     ("strategy", "expected"),
     [("start", "...BBBBBCCCCC"), ("middle", "AAAAA...CCCCC"), ("end", "AAAAABBBBB..."), ("never", "")],
 )
-def test_the_documents_pictures(strategy: Strategy, expected: str) -> None:
+def test_strategies_match_the_examples_of_the_document(strategy: Strategy, expected: str) -> None:
     assert truncate(LETTERS, 13, strategy, len) == expected
 
 
@@ -52,7 +52,7 @@ def test_whole_lines_stay_and_the_ellipsis_has_its_own(strategy: Strategy, expec
 
 @pytest.mark.parametrize("strategy", CUTTING)
 @pytest.mark.parametrize("most", range(1, 12))
-def test_max_lines_is_hard_and_counts_the_ellipsis(strategy: Strategy, most: int) -> None:
+def test_max_lines_is_never_exceeded_and_includes_the_ellipsis(strategy: Strategy, most: int) -> None:
     piece = truncate(LINES, 1000, strategy, len, max_lines=most)
     assert len(piece.splitlines()) <= most
     assert (piece == LINES) == (most >= 10)
@@ -60,21 +60,21 @@ def test_max_lines_is_hard_and_counts_the_ellipsis(strategy: Strategy, most: int
     assert strategy == "end" or piece.endswith("line 9\n")
 
 
-def test_never_is_all_or_nothing_also_by_lines() -> None:
+def test_never_strategy_is_all_or_nothing_for_max_lines() -> None:
     assert truncate(LINES, len(LINES), "never", len) == LINES
     assert truncate(LINES, len(LINES) - 1, "never", len) == ""
     assert truncate(LINES, 1000, "never", len, max_lines=9) == ""
     assert truncate(LINES, 1000, "never", len, max_lines=10) == LINES
 
 
-def test_what_would_say_nothing_is_nothing() -> None:
+def test_truncation_without_useful_text_is_empty() -> None:
     assert truncate("   \n\n\n word", 7, "end", len) == ""
     assert truncate(LETTERS, 3, "end", len) == ""
     assert truncate(LETTERS, 4, "middle", len) == ""
     assert truncate("", 0, "end", len) == ""
 
 
-def test_a_strategy_that_does_not_exist_is_an_error() -> None:
+def test_unknown_strategy_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected one of never, start, middle, end"):
         truncate("x", 1, "sideways", len)  # type: ignore[arg-type]
 
@@ -102,7 +102,7 @@ def test_no_limit_is_ever_exceeded(text: str, strategy: Strategy, count: CountTo
 
 
 @given(TEXTS, st.sampled_from(CUTTING), st.integers(0, 90), st.none() | st.integers(1, 6))
-def test_the_promised_ends_stay(text: str, strategy: Strategy, limit: int, max_lines: int | None) -> None:
+def test_each_strategy_keeps_its_ends(text: str, strategy: Strategy, limit: int, max_lines: int | None) -> None:
     piece = truncate(text, limit, strategy, len, max_lines)
     if piece in ("", text):
         return
@@ -126,14 +126,14 @@ def test_no_character_is_split(text: str, strategy: Strategy, limit: int) -> Non
 
 
 @pytest.mark.parametrize("strategy", CUTTING)
-def test_flags_families_and_pairs_stay_whole(strategy: Strategy) -> None:
+def test_emoji_sequences_and_combining_pairs_stay_whole(strategy: Strategy) -> None:
     for unit in ("🇩🇪", "👨\u200d👩\u200d👧", "e\u0301", "👍🏽", "\ud83d\ude00", "\u1112\u1161\u11ab"):
         pieces = {truncate(unit * 9, limit, strategy, len) for limit in range(len(unit) * 9)}
         for piece in pieces - {""}:
             assert piece.replace(unit, "") == ELLIPSIS
 
 
-def test_a_longer_limit_gives_no_less_with_an_honest_count() -> None:
+def test_higher_limit_never_gives_a_shorter_text() -> None:
     for strategy in CUTTING:
         sizes = [len(truncate(LETTERS, limit, strategy, len)) for limit in range(20)]
         assert all(earlier <= later for earlier, later in pairwise(sizes))

@@ -33,7 +33,7 @@ def of_size(size: int, name: str = "w") -> list[dict[str, Any]]:
     return [item(f"{name}-{at}", f"{at} " + "x" * 1000) for at in range(size // 1100)]
 
 
-def test_a_reply_may_add_so_much_and_no_more() -> None:
+def test_text_added_by_one_reply_is_limited() -> None:
     most, too_much = state(*of_size(MAX_ADDED - 4000)), state(*of_size(MAX_ADDED + 8000))
     assert recover(json.dumps(most), RUNTIME, {}).status == "clean"
     read = recover(json.dumps(too_much), RUNTIME, {})
@@ -41,7 +41,7 @@ def test_a_reply_may_add_so_much_and_no_more() -> None:
     assert f"and one reply may add {MAX_ADDED}" in read.violations[0]
 
 
-def test_what_was_shown_adds_nothing_when_it_is_told_again() -> None:
+def test_repeated_shown_items_do_not_count_as_added() -> None:
     shown = of_size(2 * MAX_ADDED)
     older = [{**each, "decay": 0.9, "round": 3} for each in shown]
     assert recover(json.dumps(state(*older)), RUNTIME, state(*shown)).status == "clean"
@@ -51,18 +51,18 @@ def test_what_was_shown_adds_nothing_when_it_is_told_again() -> None:
     assert recover(json.dumps(state(*changed)), RUNTIME, state(*shown)).status == "rejected"
 
 
-def test_many_small_items_are_much() -> None:
+def test_many_small_items_count_against_the_limit() -> None:
     assert recover(json.dumps(state(*(item(f"w-{at}", "x") for at in range(900)))), RUNTIME, {}).status == "rejected"
 
 
-def test_violations_are_few() -> None:
+def test_number_of_violations_is_limited() -> None:
     wrong = recover(json.dumps(state(**{f"unknown-{at}": 1 for at in range(5000)})), RUNTIME, {})
     assert len(wrong.violations) == MAX_FAULTS + 1
     assert wrong.violations[-1] == f"and {5000 - MAX_FAULTS} more"
 
 
 @given(st.integers(0, 3 * MAX_LOGGED))
-def test_the_log_keeps_the_beginning(size: int) -> None:
+def test_log_keeps_the_start_of_a_long_text(size: int) -> None:
     kept = truncate_for_log("x" * size)
     assert len(kept) <= MAX_LOGGED + 40
     assert (kept == "x" * size) == (size <= MAX_LOGGED)

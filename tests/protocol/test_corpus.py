@@ -73,7 +73,7 @@ def test_cases_survive_the_file_format(corpus: list[Case]) -> None:
     assert list(json.loads(corpus[0].to_json())) == columns
 
 
-def test_what_is_expected_is_a_valid_snapshot(corpus: list[Case]) -> None:
+def test_expected_state_of_each_case_is_a_valid_snapshot(corpus: list[Case]) -> None:
     check = jsonschema.Draft202012Validator(SCHEMA)
     for case in corpus:
         check.validate(case.snapshot)
@@ -92,7 +92,7 @@ def test_a_clean_reply_is_text_separator_and_strict_json() -> None:
         assert json.loads(rest.strip().removeprefix(SEPARATOR)) == case.snapshot
 
 
-def test_no_damage_comes_to_nothing(corpus: list[Case]) -> None:
+def test_every_damage_changes_the_reply(corpus: list[Case]) -> None:
     valid_anyway = {"clean", "separator_in_content", "number_leading_dot_plus"}
     for case in corpus:
         if valid_anyway.isdisjoint(case.damage):
@@ -107,14 +107,14 @@ def strictly(text: str) -> Any:
         return None
 
 
-def test_the_visible_text_comes_first_and_whole(corpus: list[Case]) -> None:
+def test_visible_text_of_each_case_is_first_and_complete(corpus: list[Case]) -> None:
     for case in corpus:
         if "prose_after" not in case.damage:
             assert case.reply.startswith(case.visible), case.name
         assert case.visible == case.visible.strip(), case.name
 
 
-def test_what_is_lossless_can_be_told_from_the_reply_or_the_state_before(corpus: list[Case]) -> None:
+def test_lossless_cases_are_decidable_from_reply_or_previous_state(corpus: list[Case]) -> None:
     for case in corpus:
         if case.lossless:
             readings = list(letters(case))
@@ -154,7 +154,7 @@ def unescaped(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def test_what_cannot_be_told_is_not_called_lossless(corpus: list[Case]) -> None:
+def test_ambiguous_cases_are_not_lossless(corpus: list[Case]) -> None:
     lossy = {*TRUNCATED, "decay_out_of_range", "dup_id_conflict"}
     for case in corpus:
         assert case.lossless == lossy.isdisjoint(case.damage), case.name
@@ -168,7 +168,7 @@ def test_a_truncated_reply_ends_before_its_json_does(name: str) -> None:
         assert strictly(case.reply.removeprefix(case.visible).strip().removeprefix(SEPARATOR)) is None
 
 
-def test_fuzz_is_one_edit_of_one_mark() -> None:
+def test_fuzz_edits_one_json_mark() -> None:
     for case in fuzz(SEED, 80):
         assert case.lossless
         assert case.previous is None
@@ -176,7 +176,7 @@ def test_fuzz_is_one_edit_of_one_mark() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_class_of_damage_is_mended(name: str) -> None:
+def test_every_class_of_damage_is_repaired(name: str) -> None:
     for case in of_class(name, SEED, EACH):
         reading = read_reply(case.reply, case.runtime, case.previous)
         assert (reading.visible, reading.snapshot) == (case.visible, case.snapshot)
@@ -190,7 +190,7 @@ def outcome(case: Case) -> tuple[bool, bool, bool]:
     return right, not right and reading.status in ("clean", "repaired"), reading.visible == case.visible
 
 
-def test_compositions_are_mended(corpus: list[Case]) -> None:
+def test_composed_damage_is_repaired(corpus: list[Case]) -> None:
     outcomes = [outcome(case) for case in corpus if len(case.damage) > 1 and case.lossless]
     exact, silent, seen = (sum(column) / len(outcomes) for column in zip(*outcomes, strict=True))
     assert exact >= 0.99
@@ -198,7 +198,7 @@ def test_compositions_are_mended(corpus: list[Case]) -> None:
     assert seen >= 0.995
 
 
-def test_damage_of_no_class_is_mended_or_admitted() -> None:
+def test_unclassified_damage_is_repaired_or_reported() -> None:
     outcomes = [outcome(case) for case in fuzz(SEED, 400)]
     exact, silent, seen = (sum(column) / len(outcomes) for column in zip(*outcomes, strict=True))
     assert exact >= 0.9
@@ -207,7 +207,7 @@ def test_damage_of_no_class_is_mended_or_admitted() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TRUNCATED))
-def test_truncation_is_never_passed_off_as_whole(name: str) -> None:
+def test_truncated_snapshot_is_never_reported_as_complete(name: str) -> None:
     for case in of_class(name, SEED, EACH):
         reading = read_reply(case.reply, case.runtime, case.previous)
         assert reading.status in UNSURE or reading.snapshot == case.snapshot
@@ -215,7 +215,7 @@ def test_truncation_is_never_passed_off_as_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_stream_is_read_like_the_whole(name: str) -> None:
+def test_streamed_reply_reads_like_the_whole_reply(name: str) -> None:
     rng = random.Random(SEED)
     for case in of_class(name, SEED, 2):
         stream = ReplyStream(case.runtime, case.previous)

@@ -78,7 +78,7 @@ SIZE = 12_000
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_twice_the_text_takes_twice_the_time(name: str) -> None:
+def test_reading_time_grows_linearly_with_the_text(name: str) -> None:
     recover("{'memory': 1}", None, None)  # what is imported on demand is imported now
     assert not grows_too_fast(lambda text: recover(text, None, None), FAMILIES[name], SIZE)
 
@@ -90,7 +90,7 @@ def test_damaged_text_beyond_its_limit_is_rejected_at_once() -> None:
     assert read.violations == ("unreadable: it is damaged, and too long to be mended",)
 
 
-def test_thousands_of_equal_ids_get_numbers_of_their_own() -> None:
+def test_thousands_of_equal_ids_become_unique() -> None:
     items = [{"id": "a-1", "type": "t", "decay": 0.5, "round": 1, "tags": [], "content": str(at)} for at in range(700)]
     state = {"version": "2.2", "memory": {"core": items, "working": [], "ephemeral": []}}
     read = recover(json.dumps(state), None, None)
@@ -101,13 +101,13 @@ def test_thousands_of_equal_ids_get_numbers_of_their_own() -> None:
 DEAR = HEAD + '{"id":"a",content: x, ' * 2_500
 
 
-def test_mending_that_takes_too_long_is_given_up() -> None:
+def test_repair_stops_at_its_work_limit() -> None:
     read = recover(DEAR, None, None)
     assert read.status == "rejected"
     assert read.violations == ("unreadable: it is damaged, and mending it takes too long",)
 
 
-def test_all_snapshots_of_a_reply_share_one_allowance_and_a_sound_one_needs_none() -> None:
+def test_snapshots_of_a_reply_share_one_repair_limit_and_valid_ones_use_none() -> None:
     sound = f"{SEPARATOR}\n{HEAD}{ITEM}{END}"
     damaged = f"{SEPARATOR}\n{DEAR}\n\n"
     assert read_reply(damaged * 4 + sound).status == "clean"

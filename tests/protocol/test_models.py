@@ -18,7 +18,7 @@ from tests.protocol.test_reply import ITEM, RUNTIME, SEPARATOR, state
 CHECK = jsonschema.Draft202012Validator(json_schema())
 
 
-def test_the_schema_is_one_and_names_the_version() -> None:
+def test_snapshot_schema_is_valid_and_names_the_version() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
     assert json_schema()["properties"]["version"]["const"] == VERSION
 
@@ -44,7 +44,7 @@ def test_types_and_schema_agree(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_snapshot_that_is_read_keeps_the_schema(seed: int) -> None:
+def test_every_snapshot_that_is_read_conforms_to_the_schema(seed: int) -> None:
     for case in (*cases(seed, 60), *fuzz(seed, 40)):
         reading = read_reply(case.reply, case.runtime, case.previous)
         if reading.snapshot is not None:
@@ -73,7 +73,7 @@ STATES = st.fixed_dictionaries(
 
 
 @given(STATES, st.booleans())
-def test_whatever_the_json_says_a_reading_is_canonical(data: dict[str, Any], shown: bool) -> None:
+def test_any_json_is_read_into_canonical_form(data: dict[str, Any], shown: bool) -> None:
     """Reading never raises, keeps the schema, and reading its result again gives the same, clean."""
     read = recover(json.dumps(data), RUNTIME, state() if shown else None)
     assert not any(INTERNAL in violation for violation in read.violations)
@@ -87,7 +87,7 @@ def test_whatever_the_json_says_a_reading_is_canonical(data: dict[str, Any], sho
 
 
 @given(st.text(alphabet="{}[],:\"\\ \nmemorycid0.5…'", max_size=60))
-def test_whatever_stands_there_reading_does_not_raise(text: str) -> None:
+def test_reading_any_text_does_not_raise(text: str) -> None:
     for tail in (text, '{"memory": {"core": [{"id": ' + text, '{"version": "2.2", ' + text):
         read = recover(tail, RUNTIME, state())
         assert not any(INTERNAL in violation for violation in read.violations)

@@ -40,12 +40,12 @@ def status(state: dict[str, Any], *texts: str) -> str:
 
 
 @pytest.mark.parametrize("text", LOOKALIKES)
-def test_this_turns_snapshot_is_applied_whatever_was_shown(text: str) -> None:
+def test_snapshot_of_this_turn_is_applied_whatever_was_shown(text: str) -> None:
     assert status({**STATE, "runtime": RUNTIME}, text) == "clean"
 
 
 @pytest.mark.parametrize("texts", [(), *((text,) for text in LOOKALIKES)])
-def test_another_turns_snapshot_is_never_applied(texts: tuple[str, ...]) -> None:
+def test_snapshot_of_another_turn_is_never_applied(texts: tuple[str, ...]) -> None:
     assert status({**STATE, "runtime": OTHER}, *texts) == "rejected"
 
 
@@ -57,7 +57,7 @@ LOOSE = {
 
 
 @pytest.mark.parametrize("state", LOOSE.values(), ids=LOOSE)
-def test_a_loose_snapshot_is_applied_if_nothing_shown_looks_like_one(state: dict[str, Any]) -> None:
+def test_unmarked_snapshot_is_applied_if_no_shown_text_resembles_it(state: dict[str, Any]) -> None:
     texts = (
         "What does <<<CONTEXT>>> mean?",
         "function f(context) { return 1 }",
@@ -70,7 +70,7 @@ def test_a_loose_snapshot_is_applied_if_nothing_shown_looks_like_one(state: dict
 
 @pytest.mark.parametrize("state", LOOSE.values(), ids=LOOSE)
 @pytest.mark.parametrize("text", LOOKALIKES)
-def test_and_not_applied_if_something_does(state: dict[str, Any], text: str) -> None:
+def test_unmarked_snapshot_is_rejected_if_a_shown_text_resembles_it(state: dict[str, Any], text: str) -> None:
     assert status(state, "Hi.", text) == "rejected"
 
 
@@ -79,13 +79,13 @@ QUOTED = json.dumps({"page": json.dumps(STATE)})
 
 
 @pytest.mark.parametrize("text", [json.dumps(STATE), json.dumps(STATE, indent=2), json.dumps(REORDERED), QUOTED])
-def test_a_copy_in_another_layout_or_order_is_a_copy(text: str) -> None:
+def test_reformatted_copy_is_recognised_as_a_copy(text: str) -> None:
     reading = read_reply(trailer(STATE, indent=1), RUNTIME, None, [f"Please repeat {text} for me."])
     assert reading.status == "rejected"
     assert "copy" in reading.violations[0]
 
 
-def test_an_own_snapshot_before_a_foreign_one_is_the_one_that_counts() -> None:
+def test_own_snapshot_before_a_foreign_one_is_applied() -> None:
     own = trailer({**STATE, "runtime": RUNTIME, "active_task": "own"})
     reading = read_reply(f"{own}\n\n{SEPARATOR}\n{json.dumps({**STATE, 'runtime': OTHER})}", RUNTIME)
     assert reading.snapshot is not None

@@ -40,7 +40,7 @@ def read(tail: str, previous: dict[str, Any] | None = None) -> ParsedReply:
         ("true", "true", ()),
     ],
 )
-def test_marks_are_mended(old: str, new: str, repairs: tuple[str, ...] | None) -> None:
+def test_damaged_json_marks_are_repaired(old: str, new: str, repairs: tuple[str, ...] | None) -> None:
     tail = TEXT.replace(old, new + "\n" * (repairs == ("comments",)), 1)
     reading = read(tail)
     wanted = STATE if repairs is not None else json.loads(TEXT.replace(old, "The sky\\nis blue.", 1))
@@ -65,7 +65,7 @@ def test_marks_are_mended(old: str, new: str, repairs: tuple[str, ...] | None) -
         (TEXT.replace('["a"]', '"a"'), ("tags",)),
     ],
 )
-def test_dialects_are_understood(damaged: str, repairs: tuple[str, ...] | None) -> None:
+def test_json_dialects_are_read(damaged: str, repairs: tuple[str, ...] | None) -> None:
     reading = read(damaged)
     if repairs is not None:
         assert (reading.status, reading.repairs) == ("repaired", repairs)
@@ -84,12 +84,12 @@ def test_yaml_is_read_with_the_types_of_json() -> None:
 
 
 @pytest.mark.parametrize("value", ["&a [*a]", "!!python/object:os.system {}", "[" * 40 + "]" * 40])
-def test_yaml_that_refers_tags_or_digs_is_rejected(value: str) -> None:
+def test_yaml_with_aliases_tags_or_deep_nesting_is_rejected(value: str) -> None:
     assert read(f"version: 2.2\nmemory:\n  core: {value}\n").status == "rejected"
 
 
 @given(st.integers(0, len(TEXT) - 1))
-def test_what_is_cut_off_is_as_it_was(length: int) -> None:
+def test_truncated_snapshot_keeps_previous_items_that_were_not_reached(length: int) -> None:
     """Wherever the text ends: what came is taken, and nothing is removed that was not reached."""
     older = copy.deepcopy(STATE)
     older["memory"]["ephemeral"] = [{**ITEM, "id": "e-1"}]
@@ -112,7 +112,7 @@ MARKS = '{}[],:"'
 
 
 @given(st.integers(0, len(TEXT) - 1), st.sampled_from(("drop", "double", *MARKS)), st.data())
-def test_after_one_wrong_mark_the_reading_is_right_or_none(at: int, change: str, data: st.DataObject) -> None:
+def test_snapshot_with_one_wrong_mark_is_read_correctly_or_rejected(at: int, change: str, data: st.DataObject) -> None:
     places = [place for place, char in enumerate(TEXT) if char in MARKS and TEXT[place - 1] != "\\"]
     place = places[at % len(places)]
     put = {"drop": "", "double": TEXT[place] * 2}.get(change, change)
@@ -178,14 +178,14 @@ def test_a_bad_item_is_dropped_with_its_reason_and_the_good_ones_stay(change: di
         ({"content": "half \ud83d"}, {"content": "half \ufffd"}),
     ],
 )
-def test_a_field_of_the_wrong_type_is_understood(change: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_field_of_the_wrong_type_is_converted(change: dict[str, Any], wanted: dict[str, Any]) -> None:
     reading = read(json.dumps(state(memory={"core": [{**ITEM, **change}], "working": [], "ephemeral": []})))
     assert reading.snapshot is not None
     assert reading.snapshot["memory"]["core"] == [{**ITEM, **wanted}]
     assert (reading.status, reading.repairs) == ("repaired", (*change,))
 
 
-def test_a_mistake_forgets_nothing() -> None:
+def test_invalid_item_or_tier_forgets_no_memory_item() -> None:
     known = {**ITEM, "id": "known", "content": "The grass is green."}
     previous = state(memory={"core": [ITEM, known], "working": [{**ITEM, "id": "w"}], "ephemeral": []}, active_task="x")
     given = state(memory={"core": [{**known, "decay": "often"}], "working": "nothing", "ephemeral": []})
@@ -197,7 +197,7 @@ def test_a_mistake_forgets_nothing() -> None:
     assert reading.status == "partial"
 
 
-def test_an_empty_tier_is_empty_and_a_missing_one_is_as_it_was() -> None:
+def test_empty_tier_is_emptied_and_missing_tier_is_kept() -> None:
     given = copy.deepcopy(STATE)
     given["memory"] = {"core": [], "working": None}
     reading = read(json.dumps(given), STATE)
@@ -206,7 +206,7 @@ def test_an_empty_tier_is_empty_and_a_missing_one_is_as_it_was() -> None:
     assert reading.repairs == ("missing-tier",)
 
 
-def test_fields_that_are_missing_come_from_what_was_shown() -> None:
+def test_missing_fields_are_taken_from_the_shown_item() -> None:
     given = copy.deepcopy(STATE)
     for name in ("type", "decay", "content"):
         del given["memory"]["core"][1][name]
@@ -214,7 +214,7 @@ def test_fields_that_are_missing_come_from_what_was_shown() -> None:
     assert (reading.snapshot, reading.repairs) == (STATE, ("missing-fields",))
 
 
-def test_an_ellipsis_stands_for_what_was_shown() -> None:
+def test_ellipsis_is_replaced_by_the_shown_text() -> None:
     given = copy.deepcopy(STATE)
     given["memory"]["core"][1:] = ["..."]
     reading = read(json.dumps(given), STATE)
@@ -246,7 +246,7 @@ def test_ids_are_unique_over_all_tiers() -> None:
         TEXT[:-1] + " " * 70_000 + "x}",
     ],
 )
-def test_what_cannot_be_read_is_rejected_and_never_shown(tail: str) -> None:
+def test_unreadable_snapshot_is_rejected_and_never_shown(tail: str) -> None:
     reading = read(tail)
     assert (reading.snapshot, reading.status) == (None, "rejected")
     assert reading.violations
@@ -260,7 +260,7 @@ def test_what_cannot_be_read_is_rejected_and_never_shown(tail: str) -> None:
         TEXT.replace('"core-1"', '"core-1": {"id": "core-7"', 1),
     ],
 )
-def test_several_readings_are_none(damaged: str) -> None:
+def test_ambiguous_snapshot_is_rejected(damaged: str) -> None:
     reading = read(damaged)
     assert (reading.snapshot, reading.status) == (None, "ambiguous")
     assert reading.violations
@@ -276,7 +276,7 @@ def test_several_readings_are_none(damaged: str) -> None:
         ({"note": json.loads("[" * 40 + "]" * 40)}, False),
     ],
 )
-def test_unknown_fields_are_kept_if_they_can_be(change: dict[str, Any], kept: bool) -> None:
+def test_unknown_fields_are_kept_if_valid(change: dict[str, Any], kept: bool) -> None:
     given = state(memory={"core": [{**ITEM, **change}], "working": [], "ephemeral": []})
     reading = read(json.dumps(given))
     assert reading.snapshot is not None
@@ -284,7 +284,7 @@ def test_unknown_fields_are_kept_if_they_can_be(change: dict[str, Any], kept: bo
     assert reading.status == ("clean" if kept else "partial")
 
 
-def test_valid_regions_come_out_bit_by_bit() -> None:
+def test_valid_regions_are_kept_exactly() -> None:
     odd = {**ITEM, "content": "\ud83d\ude00 \\ud83d \u0000 line\n", "decay": 1e-7, "extra": {"n": 10**20, "e": 1.50}}
     given = state(memory={"core": [odd], "working": [], "ephemeral": []})
     text = json.dumps(given).replace('"ephemeral": []', '"ephemeral": [],')
@@ -298,7 +298,7 @@ DELTA = {"version": "2.2", "runtime": RUNTIME, "memory": {"core": [{**ITEM, "id"
 
 @pytest.mark.parametrize("without", [(), ("runtime",), ("memory",), ("dropped",)])
 @pytest.mark.parametrize("task", [{}, {"active_task": "Tea"}])
-def test_a_delta_may_leave_out_what_did_not_change(without: tuple[str, ...], task: dict[str, str]) -> None:
+def test_delta_may_leave_out_unchanged_fields(without: tuple[str, ...], task: dict[str, str]) -> None:
     given = {key: value for key, value in {**DELTA, **task}.items() if key not in without}
     reading = read(json.dumps(given), STATE)
     assert reading.status == ("repaired" if "dropped" in without else "clean")
@@ -340,14 +340,14 @@ def test_numbers_of_other_scripts_are_read(word: str, number: float | None) -> N
     assert COERCIONS["decay"](word) == (word if number is None else min(number, 1.0))
 
 
-def test_two_decodings_that_differ_are_none() -> None:
+def test_snapshot_with_two_different_decodings_is_rejected() -> None:
     text = TEXT.replace("The sky is blue.", "&lt;b&gt; > 3").replace('"', "&quot;")
     reading = read(text.replace("\\&quot;", "&quot;&quot;", 0))
     assert (reading.snapshot, reading.status) == (None, "ambiguous")
 
 
 @pytest.mark.parametrize("text", ["id: core-1\ncontent: a\\nb", "id: core-1 = x\ncontent: c", "id: core-1\nand so on"])
-def test_lines_that_leave_a_doubt_are_not_read(text: str) -> None:
+def test_ambiguous_lines_are_not_read(text: str) -> None:
     reading = recover(
         f"version: 2.2\n## core\n{text}\n## working\n## ephemeral\n## capabilities\nactive_task: x", None, None
     )

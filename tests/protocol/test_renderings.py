@@ -31,13 +31,13 @@ def test_listed_renderings_are_read() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_no_listed_rendering_is_beyond_reach(name: str) -> None:
+def test_every_listed_rendering_can_be_read(name: str) -> None:
     exact, _ = zip(*outcomes([name], CLASSES), strict=True)
     assert sum(exact) >= EACH - 1
 
 
 @pytest.mark.parametrize(("table", "least", "most"), [(HELD_OUT, 0.9, 0.003), (LATER, 0.9, 0.003), (LAST, 0.75, 0.01)])
-def test_renderings_that_were_not_listed_are_read_or_admitted(table: Table, least: float, most: float) -> None:
+def test_unlisted_renderings_are_read_or_reported(table: Table, least: float, most: float) -> None:
     found = outcomes(table, table)
     exact, wrong = (sum(column) for column in zip(*found, strict=True))
     assert exact >= least * len(found)
@@ -45,7 +45,7 @@ def test_renderings_that_were_not_listed_are_read_or_admitted(table: Table, leas
 
 
 @pytest.mark.parametrize("name", [*CLASSES])
-def test_what_was_mended_is_named(name: str) -> None:
+def test_repairs_are_named(name: str) -> None:
     state, text = rendered(name, 1)
     read = recover(text, state["runtime"], None)
     assert read.status != "clean"

@@ -47,12 +47,12 @@ def test_a_reply_without_a_trailer_is_shown_as_it_is() -> None:
         "if a <<< b: pass",
     ],
 )
-def test_a_mention_is_text(text: str) -> None:
+def test_mention_of_the_separator_is_text(text: str) -> None:
     reading = read_reply(text, RUNTIME)
     assert (reading.visible, reading.snapshot) == (text, None)
 
 
-def test_the_last_trailer_wins() -> None:
+def test_last_trailer_is_applied() -> None:
     text = f"Like this:\n{SEPARATOR}\n{{}}\nand so on"
     assert read_reply(reply(text), RUNTIME).visible == text
 
@@ -129,7 +129,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join) | st.te
 
 
 @given(TEXTS, st.lists(st.integers(0, 400), max_size=12))
-def test_for_every_cut_the_stream_shows_what_the_whole_shows(text: str, cuts: list[int]) -> None:
+def test_stream_shows_the_same_text_as_the_whole_reply_for_every_cut(text: str, cuts: list[int]) -> None:
     stream = ReplyStream(RUNTIME)
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     pieces = [text[start:end] for start, end in pairwise(edges)]

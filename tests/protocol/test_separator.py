@@ -50,7 +50,7 @@ def state_in(text: str, **context: Any) -> Any:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_every_spelling_ends_the_visible_text(spelling: str) -> None:
+def test_every_separator_spelling_ends_the_visible_text(spelling: str) -> None:
     for opening in OPENINGS:
         assert state_in(f"Hello.\n\n{spelling}{opening}{JSON}") == ("Hello.", STATE), opening
         assert state_in(f"{spelling}{opening}{JSON}") == ("", STATE), opening
@@ -74,7 +74,7 @@ def test_every_spelling_ends_the_visible_text(spelling: str) -> None:
         f"The state was\n{OLD}\nwhen we began.",
     ],
 )
-def test_a_mention_is_text(text: str) -> None:
+def test_mention_of_the_separator_is_text(text: str) -> None:
     assert state_in(text) == (text, None)
 
 
@@ -103,19 +103,19 @@ def test_the_end_of_a_code_block_before_the_trailer_stays() -> None:
             assert state_in(f"{code}{gap}{SEPARATOR}\n{JSON}") == (code, STATE)
 
 
-def test_in_the_middle_of_a_line_only_the_exact_separator_counts() -> None:
+def test_only_the_exact_separator_counts_within_a_line() -> None:
     for gap in ("", " ", "\n", "\n```json\n"):
         assert state_in(f"Hello. {SEPARATOR}{gap}{JSON}") == ("Hello.", STATE)
 
 
-def test_the_last_trailer_that_reads_wins() -> None:
+def test_last_readable_trailer_is_applied() -> None:
     text = f"Like this:\n{SEPARATOR}\n{{}}\nand so on"
     assert state_in(f"{text}\n{SEPARATOR}\n{JSON}") == (text, STATE)
 
 
 @pytest.mark.parametrize("between", ["\n", "\n\n", "\n```\n\n", "\n---\n", "\n</context>\n"])
 @pytest.mark.parametrize("spelling", [SEPARATOR, "<<CONTEXT>>"])
-def test_of_several_trailers_the_last_counts_and_none_is_shown(between: str, spelling: str) -> None:
+def test_last_of_several_trailers_is_applied_and_none_is_shown(between: str, spelling: str) -> None:
     draft = f"{spelling}\n{DRAFT}{between}"
     assert state_in(f"Hello.\n\n{draft}{SEPARATOR}\n{JSON}") == ("Hello.", STATE)
     assert state_in(f"Hello.\n\n{draft}{draft}{SEPARATOR}\n{JSON}") == ("Hello.", STATE)
@@ -178,7 +178,7 @@ def test_a_copy_of_the_request_is_not_applied(wrap: str) -> None:
 
 
 @given(st.sampled_from(SPELLINGS), st.sampled_from(OPENINGS), st.integers(0, 60))
-def test_every_beginning_of_a_head_may_become_one(spelling: str, opening: str, length: int) -> None:
+def test_every_prefix_of_a_trailer_head_may_become_a_head(spelling: str, opening: str, length: int) -> None:
     head = f"{spelling}{opening}{{"
     match, begun = _HEAD.match(head + "."), _HEAD.match(head[:length])
     assert match is not None

@@ -104,7 +104,7 @@ def streamed(text: str, cuts: Sequence[int]) -> tuple[str, ReplyStream]:
 
 @examples(300)
 @given(replies(), st.lists(st.integers(0, 4000), max_size=20))
-def test_every_word_is_shown_and_no_snapshot_is(segments: list[Segment], cuts: list[int]) -> None:
+def test_all_text_is_shown_and_no_snapshot_is(segments: list[Segment], cuts: list[int]) -> None:
     text = "\n\n".join(segment.text for segment in segments)
     snapshots = [segment for segment in segments if segment.number >= 0]
     visible, stream = streamed(text, cuts)
@@ -120,13 +120,13 @@ def test_every_word_is_shown_and_no_snapshot_is(segments: list[Segment], cuts: l
 
 @examples(60)
 @given(replies())
-def test_what_was_shown_tells_where_it_stood(segments: list[Segment]) -> None:
+def test_shown_text_keeps_its_positions(segments: list[Segment]) -> None:
     text = "\n\n".join(segment.text for segment in segments)
     visible, stream = streamed(text, range(0, len(text), 7))
     assert "".join(text[start:end] for start, end in stream.spans) == visible
 
 
-def test_text_behind_a_snapshot_goes_out_as_it_comes() -> None:
+def test_text_after_a_snapshot_is_streamed_immediately() -> None:
     stream = ReplyStream(RUNTIME)
     assert stream.feed(f"Sure!\n\n{SEPARATOR}\n{JSON}") == "Sure!"
     assert stream.feed("\n\nThe ans") == "\n\nThe ans"
@@ -137,7 +137,7 @@ def test_text_behind_a_snapshot_goes_out_as_it_comes() -> None:
     assert stream.reading.trailer == f"{SEPARATOR}\n{JSON}\n\n{SEPARATOR}\n{JSON}"
 
 
-def test_nothing_of_a_snapshot_is_shown_when_more_of_it_comes_after_the_end() -> None:
+def test_snapshot_continued_after_its_end_is_not_shown() -> None:
     for at in range(1, len(JSON)):
         stream = ReplyStream(RUNTIME)
         assert stream.feed(f"Sure!\n\n{SEPARATOR}\n{JSON[:at]}") + stream.close() == "Sure!"
@@ -179,7 +179,7 @@ def test_white_space_around_a_snapshot_is_reduced(before: str, behind: str, visi
         '"version": "2.2", "memory": [[[}, "active_task": "x"}',
     ],
 )
-def test_text_behind_a_damaged_snapshot_survives(damaged: str, behind: str) -> None:
+def test_text_after_a_damaged_snapshot_is_shown(damaged: str, behind: str) -> None:
     reading = read_reply(f"Hello.\n\n{SEPARATOR}\n{damaged}{behind}", RUNTIME)
     assert reading.visible == f"Hello.{behind}"
     assert reading.trailer == f"{SEPARATOR}\n{damaged}"
@@ -187,7 +187,7 @@ def test_text_behind_a_damaged_snapshot_survives(damaged: str, behind: str) -> N
 
 @pytest.mark.parametrize("spelling", [SEPARATOR, "<<CONTEXT>>", "[CONTEXT]"])
 @pytest.mark.parametrize("tail", ['{"version": "2.2", "memory": [[[', '{"memory": 3, "active_task": {}, "memory": 4}'])
-def test_what_means_to_be_a_snapshot_and_cannot_be_read_is_not_shown(spelling: str, tail: str) -> None:
+def test_unreadable_snapshot_is_not_shown(spelling: str, tail: str) -> None:
     reading = read_reply(f"Hello.\n\n{spelling}\n{tail}", RUNTIME)
     assert (reading.visible, reading.trailer) == ("Hello.", f"{spelling}\n{tail}")
     assert reading.status == ("partial" if "[[[" in tail else "rejected")
@@ -212,13 +212,13 @@ DECORATED = [
 
 @pytest.mark.parametrize("separator", DECORATED)
 @pytest.mark.parametrize("behind", ["", "\n\nMore."])
-def test_a_decorated_separator_is_one(separator: str, behind: str) -> None:
+def test_decorated_separator_is_recognised(separator: str, behind: str) -> None:
     reading = read_reply(f"Hello.\n\n{separator}\n{JSON}{behind}", RUNTIME)
     assert (reading.visible, reading.snapshot) == (f"Hello.{behind}", STATE)
 
 
 @pytest.mark.parametrize("prefix", ["> ", "| ", "// ", "# ", "- "])
-def test_a_prefix_on_every_line_is_taken_off(prefix: str) -> None:
+def test_prefix_on_every_line_is_removed(prefix: str) -> None:
     trailer = prefixed(prefix, f"{SEPARATOR}\n{json.dumps(STATE, indent=2)}")
     reading = read_reply(f"Hello.\n\n{trailer}\n\nMore.", RUNTIME)
     assert (reading.visible, reading.snapshot, reading.status) == ("Hello.\n\nMore.", STATE, "repaired")
@@ -240,7 +240,7 @@ def test_a_prefix_on_every_line_is_taken_off(prefix: str) -> None:
         f"```\n{SEPARATOR}\n{OLD}\n```\nis an example.",
     ],
 )
-def test_text_about_context_stays(text: str) -> None:
+def test_text_about_context_is_shown(text: str) -> None:
     for cuts in ((), range(len(text))):
         assert streamed(text, cuts)[0] == text
     assert read_reply(text, RUNTIME).status == "missing"

@@ -66,7 +66,7 @@ def shown(text: str, cuts: list[int]) -> tuple[str, ReplyStream]:
 
 @examples(400)
 @given(TEXTS.map("".join), st.lists(st.integers(0, 2000), max_size=20))
-def test_for_every_cut_the_stream_shows_what_the_whole_shows(text: str, cuts: list[int]) -> None:
+def test_stream_shows_the_same_text_as_the_whole_reply_for_every_cut(text: str, cuts: list[int]) -> None:
     whole = read_reply(text, RUNTIME)
     visible, stream = shown(text, cuts)
     assert visible == whole.visible
@@ -75,7 +75,7 @@ def test_for_every_cut_the_stream_shows_what_the_whole_shows(text: str, cuts: li
 
 @examples(400)
 @given(TEXTS.map("".join), st.lists(st.integers(0, 2000), max_size=40))
-def test_a_chunk_that_passes_is_one_that_is_shown_as_it_is(text: str, cuts: list[int]) -> None:
+def test_passed_chunk_is_shown_unchanged(text: str, cuts: list[int]) -> None:
     fed, passed = ReplyStream(RUNTIME), ReplyStream(RUNTIME)
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     for chunk in (text[start:end] for start, end in pairwise(edges)):
@@ -93,12 +93,12 @@ def test_most_chunks_of_prose_pass() -> None:
 
 @examples(200)
 @given(TEXTS.map("".join))
-def test_character_by_character_nothing_changes(text: str) -> None:
+def test_stream_of_single_characters_reads_the_same(text: str) -> None:
     assert shown(text, list(range(len(text))))[0] == read_reply(text, RUNTIME).visible
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_corpus_streams_as_it_reads(name: str) -> None:
+def test_streamed_corpus_replies_read_like_whole_replies(name: str) -> None:
     rng = random.Random(name)
     for case in of_class(name, 13, 2):
         cuts = sorted(rng.sample(range(len(case.reply)), len(case.reply) // rng.randint(1, 9)))
@@ -109,7 +109,7 @@ def test_the_corpus_streams_as_it_reads(name: str) -> None:
         assert stream.reading == read_reply(case.reply, case.runtime, case.previous)
 
 
-def test_nothing_of_a_trailer_is_given_out_early() -> None:
+def test_no_part_of_a_trailer_is_streamed() -> None:
     for case in cases(14, 120):
         stream = ReplyStream(case.runtime, case.previous)
         assert case.visible.startswith("".join(stream.feed(char) for char in case.reply)), case.name
@@ -145,7 +145,7 @@ def strings() -> Iterator[str]:
     yield from ("".join(rng.choices(SYMBOLS, k=rng.randint(4, 7))) for _ in range(1500))
 
 
-def test_what_is_given_out_stays_and_what_is_held_back_may_belong_to_a_trailer() -> None:
+def test_only_possible_trailer_text_is_held_back() -> None:
     for text in strings():
         stream = ReplyStream(RUNTIME)
         given_out = "".join(stream.feed(char) for char in text)

@@ -158,7 +158,7 @@ def test_an_index_grows_while_a_ranking_is_in_use() -> None:
     assert Ranking(index, "accordions").hits[0].number in (900, *(hit.number for hit in hits[:3]))
 
 
-def test_an_empty_index_answers() -> None:
+def test_empty_index_can_be_queried() -> None:
     assert Ranking(Index(), "tea").hits == []
     assert Index.from_segments([]).highest == -1
     index = indexed([Said(0, "")])

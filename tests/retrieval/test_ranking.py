@@ -62,7 +62,7 @@ def test_a_candidate_scan_keeps_the_best_hits() -> None:
         assert number in [hit.number for hit in Ranking(index, question).hits[:8]], question
 
 
-def test_chinese_is_found() -> None:
+def test_chinese_text_is_found() -> None:
     said = [Said(0, "今天下雨了。"), Said(1, "我的护照在里斯本丢了。"), Said(2, "我们去喝茶吧。")]
     assert best(said, "护照在哪里丢的？") == 1
 
@@ -80,7 +80,7 @@ def test_every_feature_has_a_weight_and_stays_small() -> None:
     assert seen <= set(WEIGHTS) == set(LONG)
 
 
-def test_long_texts_lean_on_their_own_words() -> None:
+def test_long_texts_use_the_weights_for_long_texts() -> None:
     short, long = indexed([Said(0, "tea " * 5)]), indexed([Said(0, "tea " * 60)])
     assert weights_for(short) == WEIGHTS
     assert weights_for(long) == LONG
@@ -121,7 +121,7 @@ def test_a_long_query_uses_its_rarest_words() -> None:
     assert len(evidence.scan.terms) == 40
 
 
-def test_dates() -> None:
+def test_dates_in_queries_are_parsed() -> None:
     assert dates_in("What happened in May?").months == {5}
     assert dates_in("What may happen?").months == set()
     assert dates_in("On 3 June 2021").days == {(6, 3)}

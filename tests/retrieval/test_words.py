@@ -54,7 +54,7 @@ def test_other_scripts_keep_their_words() -> None:
     "unit",
     ["a", "'", "’", "日", "a'", "é", "\u0301", "e\u0301", "_", "?", " ", "\n", "a ", ". ", "\ud800", "𠀀", "1", "#0 "],
 )
-def test_no_text_takes_long(unit: str) -> None:
+def test_splitting_any_text_into_terms_is_fast(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     start = time.process_time()
     terms_of(text)

@@ -52,7 +52,7 @@ def _document(turns: tuple[Turn, ...], has_snapshots: bool, home: Path) -> dict[
     return {each.name: [unit for unit in each.units if unit.strip()] for each in sections_of(text)}
 
 
-def test_participants(document: dict[str, list[str]]) -> None:
+def test_document_lists_participants(document: dict[str, list[str]]) -> None:
     assert document["Participants"] == [
         "- Priya Nair – user",
         "- Tom Becker – leads engineering",
@@ -61,14 +61,14 @@ def test_participants(document: dict[str, list[str]]) -> None:
     ]
 
 
-def test_decisions(document: dict[str, list[str]]) -> None:
+def test_document_lists_decisions(document: dict[str, list[str]]) -> None:
     for wanted in ("PostgreSQL instead of MongoDB", "beta terms", "ire Ines"):
         assert sum(wanted in line for line in document["Decisions"]) >= 1
     assert not [line for line in document["Decisions"] if "Paul" in line or "blue" in line]
     assert len(document["Decisions"]) <= 4
 
 
-def test_tasks_close(document: dict[str, list[str]]) -> None:
+def test_document_closes_finished_tasks(document: dict[str, list[str]]) -> None:
     opened = [line for line in document["Tasks"] if line.startswith("- [ ]")]
     closed = [line for line in document["Tasks"] if line.startswith("- [x]")]
     assert ["banners" in line for line in opened] == [True]
@@ -77,7 +77,7 @@ def test_tasks_close(document: dict[str, list[str]]) -> None:
     assert "roadmap" in closed[1]
 
 
-def test_the_day_that_no_longer_holds_is_struck(document: dict[str, list[str]]) -> None:
+def test_document_strikes_through_an_outdated_date(document: dict[str, list[str]]) -> None:
     launch = [line for line in document["Timeline"] if line.partition(" (")[0].endswith("launch")]
     assert [line.startswith("- ~~2025-08-17~~ 2025-08-24 – The ") for line in launch] == [True]
     assert any("2025-08-29 – The launch party" in line for line in document["Timeline"])
@@ -85,14 +85,14 @@ def test_the_day_that_no_longer_holds_is_struck(document: dict[str, list[str]]) 
     assert not [line for line in everything if "2025-08-17" in line.replace("~~2025-08-17~~", "") or "17 Aug" in line]
 
 
-def test_facts_and_preferences(document: dict[str, list[str]]) -> None:
+def test_document_lists_facts_and_preferences(document: dict[str, list[str]]) -> None:
     lines = document["Facts"] + document["Preferences"]
     for wanted in ("allergic to peanuts", "45,000 EUR", "PW-20931", "British spelling", "one paragraph"):
         assert sum(wanted in line for line in lines) == 1
     assert not [line for line in lines if "40,000" in line]
 
 
-def test_no_small_talk_nothing_invented_and_no_guess(document: dict[str, list[str]]) -> None:
+def test_document_has_no_small_talk_inventions_or_guesses(document: dict[str, list[str]]) -> None:
     text = "\n".join(line for lines in document.values() for line in lines)
     for junk in ("Mel", "cat", "Biscuit", "hat", "Berlin", "tired", "Thank", "star", "weather", "logo", "joke"):
         assert junk not in text.replace("that", "")

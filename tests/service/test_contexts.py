@@ -28,13 +28,13 @@ def memory(service: Memories) -> str:
     return service.create_memory("Talk").memoryId
 
 
-def test_a_new_memory_has_the_placeholder(service: Memories, memory: str) -> None:
+def test_new_memory_has_the_placeholder_context(service: Memories, memory: str) -> None:
     known = service.get_context(memory)
     assert (known.content, known.version, known.by) == (PLACEHOLDER, 0, "")
     assert is_placeholder(known.content)
 
 
-def test_every_put_is_a_version(service: Memories, memory: str) -> None:
+def test_each_put_context_creates_a_version(service: Memories, memory: str) -> None:
     for number in range(1, 4):
         assert service.put_context(memory, f"# Facts\n- Fact {number}.\n").version == number
     assert service.get_context(memory).content == "# Facts\n- Fact 3.\n"
@@ -49,7 +49,7 @@ def test_every_put_is_a_version(service: Memories, memory: str) -> None:
         service.get_context(memory, 4)
 
 
-def test_old_versions_are_found_from_the_newest(home: Path) -> None:
+def test_old_context_versions_can_be_read_by_number(home: Path) -> None:
     service = Memories(home)
     memory = service.create_memory("Talk").memoryId
     for number in range(1, 3 * NEWEST):
@@ -59,7 +59,7 @@ def test_old_versions_are_found_from_the_newest(home: Path) -> None:
         assert Memories(home).get_context(memory, number).content == f"Fact {number}."
 
 
-def test_a_stale_writer_is_told_the_version(service: Memories, memory: str) -> None:
+def test_stale_writer_gets_the_current_version(service: Memories, memory: str) -> None:
     service.put_context(memory, "One.", expected_version=0)
     with pytest.raises(ContextConflict, match="now at version 1, not 0") as conflict:
         service.put_context(memory, "Two.", expected_version=0)
@@ -68,7 +68,7 @@ def test_a_stale_writer_is_told_the_version(service: Memories, memory: str) -> N
     assert service.put_context(memory, "Two.", expected_version=1).version == 2
 
 
-def test_of_many_writers_at_once_one_wins_each_version(home: Path) -> None:
+def test_one_of_many_concurrent_writers_wins_each_version(home: Path) -> None:
     memory = Memories(home).create_memory("Talk").memoryId
     won: list[int] = []
     stale: list[bool] = []
@@ -95,7 +95,7 @@ def test_of_many_writers_at_once_one_wins_each_version(home: Path) -> None:
     assert sorted(Memories(home).get_context(memory).content.split()) == sorted(["-"] * 40 + list("0123") * 10)
 
 
-def test_too_long_is_trimmed_and_told(service: Memories, memory: str) -> None:
+def test_too_long_context_is_trimmed_and_reported(service: Memories, memory: str) -> None:
     lines = "".join(f"- Note {number} about something or other.\n" for number in range(300))
     stored = service.put_context(memory, f"# Decisions\n- Use PostgreSQL.\n# Notes\n{lines}")
     known = service.get_context(memory).content
@@ -121,14 +121,14 @@ def test_a_diagram_has_ten_nodes_at_most(service: Memories, memory: str) -> None
     "content",
     ["", " \n", None, 7, "a\x00b", "bell \a", "\x9b", "half \ud800", "\ufffe", "\ufdd0", "\U0001ffff", "x" * 70_000],
 )
-def test_what_no_document_may_be(service: Memories, memory: str, content: Any) -> None:
+def test_invalid_context_content_is_rejected(service: Memories, memory: str, content: Any) -> None:
     with pytest.raises(InvalidInput, match="content"):
         service.put_context(memory, content)
     assert service.get_context(memory).version == 0
 
 
 @given(st.text(max_size=6000))
-def test_any_text_is_refused_or_kept(content: str) -> None:
+def test_any_context_text_is_rejected_or_kept(content: str) -> None:
     service = Memories(MemoryStore())
     memory = service.create_memory("Talk").memoryId
     try:
@@ -140,14 +140,14 @@ def test_any_text_is_refused_or_kept(content: str) -> None:
 
 
 @pytest.mark.parametrize("version", [-1, True, "1", 1.5])
-def test_what_is_no_version(service: Memories, memory: str, version: Any) -> None:
+def test_invalid_context_version_is_rejected(service: Memories, memory: str, version: Any) -> None:
     with pytest.raises(InvalidInput, match="a version is"):
         service.get_context(memory, version)
     with pytest.raises(InvalidInput, match="a version is"):
         service.put_context(memory, "One.", version)
 
 
-def test_who_writes_is_known(service: Memories, memory: str) -> None:
+def test_context_records_its_writer(service: Memories, memory: str) -> None:
     service.put_context(memory, "One.", by="operator")
     assert service.get_context(memory).by == "operator"
     with pytest.raises(InvalidInput, match="by must be"):
@@ -157,34 +157,34 @@ def test_who_writes_is_known(service: Memories, memory: str) -> None:
 class TestNoFeedback:
     SUMMARY = "Ada told Ben that the launch of the telescope moved to the seventeenth of August."
 
-    def test_a_stored_summary_is_refused(self, service: Memories, memory: str) -> None:
+    def test_context_that_repeats_a_summary_is_rejected(self, service: Memories, memory: str) -> None:
         service.add_entry(memory, "hey ben, telescope launch is 17 aug now", self.SUMMARY)
         for content in (self.SUMMARY, f"# Facts\n- {self.SUMMARY.upper()}\n", f"Before. {self.SUMMARY} After."):
             with pytest.raises(InvalidInput, match="repeats the summary of entry 1"):
                 service.put_context(memory, content)
         assert service.get_context(memory).version == 0
 
-    def test_so_is_one_of_its_sentences(self, service: Memories, memory: str) -> None:
+    def test_context_that_repeats_one_sentence_of_a_summary_is_rejected(self, service: Memories, memory: str) -> None:
         service.add_entry(memory, "both of it", f"{self.SUMMARY} Ben was asked to tell everybody in the office.")
         with pytest.raises(InvalidInput, match="summary of entry 1"):
             service.put_context(memory, f"- {self.SUMMARY.rstrip('.')}, it seems")
 
-    def test_so_is_one_made_by_rules(self, service: Memories, memory: str) -> None:
+    def test_context_that_repeats_a_summary_made_by_rules_is_rejected(self, service: Memories, memory: str) -> None:
         stored = service.add_entry(
             memory, "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker."
         )
         with pytest.raises(InvalidInput, match="summary of entry"):
             service.put_context(memory, f"- {service.get_entry(memory, stored.id).summary}")
 
-    def test_the_words_of_the_entry_itself_are_welcome(self, service: Memories, memory: str) -> None:
+    def test_context_may_repeat_the_words_of_a_raw_entry(self, service: Memories, memory: str) -> None:
         service.add_entry(memory, f"Listen: {self.SUMMARY}", self.SUMMARY)
         assert service.put_context(memory, f"- {self.SUMMARY}").version == 1
 
-    def test_short_words_are_no_repetition(self, service: Memories, memory: str) -> None:
+    def test_short_texts_do_not_count_as_a_repeated_summary(self, service: Memories, memory: str) -> None:
         service.add_entry(memory, "i like tea", "Ada liked tea.")
         assert service.put_context(memory, "- Ada liked tea.").version == 1
 
-    def test_old_summaries_are_known_too(self, service: Memories, memory: str) -> None:
+    def test_context_that_repeats_an_old_summary_is_rejected(self, service: Memories, memory: str) -> None:
         service.add_entry(memory, "telescope launch is 17 aug now, ben", self.SUMMARY)
         for number in range(260):
             service.add_entry(memory, f"Something else, number {number}.", f"Number {number} was said.")
@@ -202,13 +202,13 @@ class TestNoFeedback:
 class TestAgents:
     """What the specification has an agent do, step by step."""
 
-    def test_a_1_bootstrap_of_a_new_memory(self, service: Memories, memory: str) -> None:
+    def test_example_a_1_bootstraps_a_new_memory(self, service: Memories, memory: str) -> None:
         assert is_placeholder(service.get_context(memory).content)
         text = "I am a helpful customer-support agent. Ready to greet customer."
         service.put_context(memory, text, 0)
         assert service.get_context(memory).content == text
 
-    def test_a_2_raw_entry_to_summary_to_context(self, service: Memories, memory: str) -> None:
+    def test_example_a_2_updates_the_context_from_a_raw_entry(self, service: Memories, memory: str) -> None:
         service.put_context(memory, "# Timeline\n• 17 Aug 2025 – tentative Q3 launch\n")
         raw_entry = "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker."
         stored = service.add_entry(memory, raw_entry)
@@ -283,7 +283,7 @@ def raw(entry: Entry) -> RawMessage:
     return RawMessage(int(entry.entryId), entry.role, entry.rawEntry, entry.creationTime)
 
 
-def test_a_purge_leaves_nothing_of_an_operators_document_but_its_other_lines(home: Path) -> None:
+def test_purge_removes_only_the_matching_lines_of_an_operators_document(home: Path) -> None:
     service = Memories(home)
     memory = service.create_memory("Talk").memoryId
     service.add_entry(memory, "The vault opens with marigold-77 at night.")

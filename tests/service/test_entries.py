@@ -72,23 +72,25 @@ class TestPaging:
     ALL = tuple(str(number) for number in range(1, 1001))
 
     @given(limit=st.integers(1, 50))
-    def test_a_thousand_of_one_time_back(self, thousand: tuple[Memories, str], limit: int) -> None:
+    def test_entries_with_equal_times_are_paged_backwards(self, thousand: tuple[Memories, str], limit: int) -> None:
         assert tuple(each.entryId for each in back(*thousand, limit)) == self.ALL[::-1]
 
     @given(limit=st.integers(1, 50))
-    def test_a_thousand_of_one_time_forth(self, thousand: tuple[Memories, str], limit: int) -> None:
+    def test_entries_with_equal_times_are_paged_forwards(self, thousand: tuple[Memories, str], limit: int) -> None:
         time = thousand[0].get_entry(thousand[1], "1").creationTime
         assert tuple(each.entryId for each in forth(*thousand, limit, time)) == self.ALL
 
     @given(limit=st.integers(1, 50), start=st.integers(1, 1000))
-    def test_from_anywhere_both_ways(self, thousand: tuple[Memories, str], limit: int, start: int) -> None:
+    def test_pages_start_at_any_cursor_in_both_directions(
+        self, thousand: tuple[Memories, str], limit: int, start: int
+    ) -> None:
         service, memory = thousand
         page = service.list_entries(memory, limit, before=_cursor(service, memory, start))
         assert [each.entryId for each in page.entries] == [*self.ALL[max(0, start - 1 - limit) : start - 1]][::-1]
         page = service.list_entries(memory, limit, after=_cursor(service, memory, start))
         assert [each.entryId for each in page.entries] == [*self.ALL[start : start + limit]][::-1], "the first after it"
 
-    def test_the_time_of_all_is_all(self, thousand: tuple[Memories, str]) -> None:
+    def test_time_filter_includes_all_entries_of_that_time(self, thousand: tuple[Memories, str]) -> None:
         service, memory = thousand
         time = service.get_entry(memory, "1").creationTime
         assert len(list(back(service, memory, 50, before=time))) == 1000
@@ -97,7 +99,7 @@ class TestPaging:
         assert service.list_entries(memory, before=_shifted(time, -1)).next_before == ""
 
     @given(times=st.lists(st.integers(0, 5), min_size=1, max_size=40), at=st.integers(-1, 6))
-    def test_times_are_inclusive(self, times: list[int], at: int) -> None:
+    def test_time_filters_are_inclusive(self, times: list[int], at: int) -> None:
         moments = iter([NOW, *(NOW + timedelta(seconds=each) for each in sorted(times))])
         service = Memories(MemoryStore(), clock=lambda: next(moments))
         memory = service.create_memory("Times").memoryId
@@ -107,7 +109,7 @@ class TestPaging:
         assert len(list(back(service, memory, 7, before=cursor))) == sum(each <= at for each in times)
         assert len(list(forth(service, memory, 7, cursor))) == sum(each >= at for each in times)
 
-    def test_a_page_reads_no_more_than_it_shows(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_page_reads_only_the_entries_it_returns(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         service = Memories(home)
         memory = service.create_memory("Long").memoryId
         for number in range(300):
@@ -125,26 +127,26 @@ class TestPaging:
         service.list_entries(memory, 10)
         assert len(picked) <= 40
 
-    def test_a_limit_may_be_a_text(self, service: Memories, memory: str) -> None:
+    def test_limit_may_be_a_numeric_string(self, service: Memories, memory: str) -> None:
         assert service.list_entries(memory, "7").applied_limit == 7
         assert service.list_entries(memory).applied_limit == 25
 
     @pytest.mark.parametrize("limit", [0, 51, -1, "many", "0", 2.5, True, None])
-    def test_other_limits_are_refused(self, service: Memories, memory: str, limit: Any) -> None:
+    def test_invalid_limits_are_rejected(self, service: Memories, memory: str, limit: Any) -> None:
         with pytest.raises(InvalidInput, match="from 1 to 50"):
             service.list_entries(memory, limit)
 
-    def test_one_way_at_a_time(self, service: Memories, memory: str) -> None:
+    def test_before_and_after_cannot_be_combined(self, service: Memories, memory: str) -> None:
         with pytest.raises(InvalidInput, match="not both"):
             service.list_entries(memory, before="2026-01-01T00:00:00Z", after="2026-01-01T00:00:00Z")
 
     @pytest.mark.parametrize("cursor", ["nonsense", "12", "2026-13-45T00:00:00Z", "ZW50cnk6LTU", "é", "=" * 9, "2026"])
-    def test_nonsense_is_told_what_a_cursor_is(self, service: Memories, memory: str, cursor: str) -> None:
+    def test_invalid_cursor_error_explains_the_format(self, service: Memories, memory: str, cursor: str) -> None:
         for way in ("before", "after"):
             with pytest.raises(InvalidInput, match="is not a cursor: pass next_before or next_after"):
                 service.list_entries(memory, **{way: cursor})
 
-    def test_an_empty_memory_can_be_followed(self, service: Memories, memory: str) -> None:
+    def test_empty_memory_returns_a_cursor_to_follow(self, service: Memories, memory: str) -> None:
         page = service.list_entries(memory)
         assert (page.count, page.next_before) == (0, "")
         service.add_entry(memory, "First.")
@@ -163,7 +165,7 @@ def _shifted(time: str, seconds: int) -> str:
 
 
 class TestAdding:
-    def test_the_worked_example(self, service: Memories, memory: str) -> None:
+    def test_example_entry_is_stored_raw_with_a_short_summary(self, service: Memories, memory: str) -> None:
         raw = "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker."
         stored = service.add_entry(memory, raw)
         entry = service.get_entry(memory, stored.id)
@@ -171,7 +173,7 @@ class TestAdding:
         assert len(entry.summary) <= MAX_SUMMARY
         assert all(word in entry.summary for word in ("Q3 launch date", "17 Aug 2025", "Sam", "tracker", "asked"))
 
-    def test_a_summary_is_kept_or_made_to_fit(self, service: Memories, memory: str) -> None:
+    def test_summary_is_kept_or_shortened_to_the_limit(self, service: Memories, memory: str) -> None:
         short = service.add_entry(memory, "Raw.", "Ada said something raw.")
         assert service.get_entry(memory, short.id).summary == "Ada said something raw."
         long = service.add_entry(
@@ -182,7 +184,7 @@ class TestAdding:
         assert summary.endswith("…")
         assert "4711" in summary
 
-    def test_roles_and_tags(self, service: Memories, memory: str) -> None:
+    def test_entry_keeps_its_role_and_tags(self, service: Memories, memory: str) -> None:
         ids = [
             service.add_entry(memory, "a").id,
             service.add_entry(memory, "b", role="assistant").id,
@@ -192,7 +194,7 @@ class TestAdding:
         assert [each.role for each in entries] == ["user", "assistant", "assistant"]
         assert entries[2].tags == {"role": "assistant", "urgent": "true", "n": "3"}
 
-    def test_a_request_is_stored_once(self, service: Memories, memory: str) -> None:
+    def test_repeated_request_stores_one_entry(self, service: Memories, memory: str) -> None:
         first = service.add_entry(memory, "Once.", request_id="r-1")
         assert service.add_entry(memory, "Once.", request_id="r-1") == first
         assert service.list_entries(memory).count == 1
@@ -202,7 +204,7 @@ class TestAdding:
             service.add_entry(memory, "Once.", "Another summary.", request_id="r-1")
         assert service.add_entry(memory, "Once.").id == "2", "without an id it is another entry"
 
-    def test_another_process_knows_the_request_again(self, home: Path) -> None:
+    def test_repeated_request_is_recognised_by_another_process(self, home: Path) -> None:
         memory = Memories(home).create_memory("Talk").memoryId
         for _ in range(3):
             assert Memories(home).add_entry(memory, "Once.", request_id="r-1").id == "1"
@@ -211,7 +213,7 @@ class TestAdding:
         assert Memories(home).add_entry(memory, "Once.", request_id="r-1").id == "1"
 
     @pytest.mark.parametrize("raw", ["", "  \n", None, 5])
-    def test_an_entry_says_something(self, service: Memories, memory: str, raw: Any) -> None:
+    def test_empty_entry_is_rejected(self, service: Memories, memory: str, raw: Any) -> None:
         with pytest.raises(InvalidInput, match="raw_entry"):
             service.add_entry(memory, raw)
 
@@ -230,7 +232,9 @@ class TestAdding:
             {"request_id": 7},
         ],
     )
-    def test_what_cannot_be_taken(self, service: Memories, memory: str, wrong: dict[str, Any]) -> None:
+    def test_entry_with_invalid_arguments_is_rejected(
+        self, service: Memories, memory: str, wrong: dict[str, Any]
+    ) -> None:
         with pytest.raises(InvalidInput):
             service.add_entry(memory, "Raw.", **wrong)
         assert service.list_entries(memory).count == 0
@@ -238,19 +242,19 @@ class TestAdding:
     @given(
         raw=st.text(min_size=1).filter(str.strip), summary=st.none() | st.text(st.characters(exclude_categories=["C"]))
     )
-    def test_any_text_is_kept_word_for_word(self, raw: str, summary: str | None) -> None:
+    def test_entry_text_is_stored_verbatim(self, raw: str, summary: str | None) -> None:
         service, memory = filled(0)
         entry = service.get_entry(memory, service.add_entry(memory, raw, summary).id)
         assert entry.rawEntry == raw.encode("utf-8", "replace").decode()
         assert 0 < len(entry.summary) <= MAX_SUMMARY
 
-    def test_large_entries_are_whole(self, service: Memories, memory: str) -> None:
+    def test_large_entries_are_returned_whole(self, service: Memories, memory: str) -> None:
         raw = "A long report. " * 5000
         entry = service.get_entry(memory, service.add_entry(memory, raw).id)
         assert entry.rawEntry == raw
         assert service.list_entries(memory).entries[0].rawEntry == raw
 
-    def test_quotas_come_before_writing(self, home: Path) -> None:
+    def test_quotas_are_checked_before_writing(self, home: Path) -> None:
         service = Memories(home, quotas=Quotas(memories=1, entries=3, characters=20, entry_characters=15))
         memory = service.create_memory("Talk").memoryId
         with pytest.raises(QuotaExceeded, match="1 memories"):
@@ -279,7 +283,7 @@ class TestAdding:
 
 
 class TestBehavingLikeOthers:
-    def test_a_wrapped_chat_goes_on_from_entries(self, provider: Provider, home: Path) -> None:
+    def test_wrapped_chat_continues_from_entries(self, provider: Provider, home: Path) -> None:
         service = Memories(home)
         service.create_memory("Talk", memory_id="s")
         service.add_entry("s", "My name is Ada.")
@@ -311,7 +315,7 @@ class TestBehavingLikeOthers:
         assert service.list_entries("s").entries == entries, "the same every time"
         assert (service.get_memory("s").title, service.get_memory("s").stats.entries) == ("s", 2)
 
-    def test_what_the_conversation_left_is_no_entry_but_can_be_read(self, provider: Provider, home: Path) -> None:
+    def test_replaced_messages_are_not_listed_but_can_be_read(self, provider: Provider, home: Path) -> None:
         chat = ctxwrap.wrap(openai.OpenAI(api_key="x", base_url=provider.openai_url), session="s", store=home)
         for said in (_said("One."), [*_said("One.", "Hello, world."), *_said("Two.")]):
             chat.chat.completions.create(model="gpt-4o", messages=said)
@@ -324,7 +328,7 @@ class TestBehavingLikeOthers:
         assert [each.entryId for each in back(service, "s", 1)] == [each.entryId for each in entries]
         assert service.get_entry("s", "3").rawEntry == "Two."
 
-    def test_a_purged_entry_is_gone_with_its_summary(self, home: Path) -> None:
+    def test_purge_removes_an_entry_and_its_summary(self, home: Path) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         service.add_entry(memory, "Lena has the spare key.")
@@ -349,7 +353,7 @@ class TestBehavingLikeOthers:
         )
         assert service.list_entries(memory).count == 2, "a request that is sent again does not bring it back"
 
-    def test_a_memory_of_entries_is_a_whole_session(self, home: Path) -> None:
+    def test_memory_made_of_entries_is_a_complete_session(self, home: Path) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         for number in range(200):
@@ -361,7 +365,7 @@ class TestBehavingLikeOthers:
         session = open_existing(key_for(memory), home)
         assert len(session.state.derived.swap._closed) <= 2, "chunks leave as they do from chats"
 
-    def test_an_archive_carries_it(self, home: Path, tmp_path: Path) -> None:
+    def test_archive_keeps_entries_summaries_and_context(self, home: Path, tmp_path: Path) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         service.add_entry(memory, "Raw.", "User said raw.")
@@ -385,7 +389,7 @@ def write(home: Path, memory: str, who: str, count: int) -> None:
         service.add_entry(memory, f"{who} {number}", request_id=f"{who}-{number}")
 
 
-def test_writers_at_once_lose_nothing(home: Path) -> None:
+def test_concurrent_writers_lose_no_entry(home: Path) -> None:
     service = Memories(home)
     memory = service.create_memory("Talk").memoryId
     fork = multiprocessing.get_context("fork")

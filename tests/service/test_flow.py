@@ -37,7 +37,7 @@ def documents(home: Path) -> list[dict[str, Any]]:
     return support.documents(home, "s")
 
 
-def test_it_grows_every_six_messages(provider: Provider, home: Path) -> None:
+def test_document_is_updated_every_six_messages(provider: Provider, home: Path) -> None:
     chat = client(provider, home)
     for text in TOLD[:2]:
         say(chat, text)
@@ -57,7 +57,7 @@ def test_it_grows_every_six_messages(provider: Provider, home: Path) -> None:
     assert len(provider.seen) == 6, "no model is asked for it"
 
 
-def test_no_call_waits_for_it(provider: Provider, home: Path) -> None:
+def test_calls_do_not_wait_for_the_document_update(provider: Provider, home: Path) -> None:
     chat = client(provider, home, derive="behind")
     for text in (*TOLD, *TOLD):
         say(chat, text)
@@ -67,7 +67,7 @@ def test_no_call_waits_for_it(provider: Provider, home: Path) -> None:
     assert "Ada" in documents(home)[-1]["content"]
 
 
-def test_it_is_finished_when_the_client_is_closed(provider: Provider, home: Path) -> None:
+def test_closing_the_client_finishes_the_document(provider: Provider, home: Path) -> None:
     with client(provider, home) as chat:
         say(chat, TOLD[0])
     (only,) = documents(home)
@@ -75,7 +75,7 @@ def test_it_is_finished_when_the_client_is_closed(provider: Provider, home: Path
     assert "Ada" in only["content"]
 
 
-def test_flush_finishes_all_chats(provider: Provider, home: Path) -> None:
+def test_flush_finishes_the_documents_of_all_chats(provider: Provider, home: Path) -> None:
     chat = client(provider, home)
     say(chat, TOLD[0])
     ctxwrap.flush()
@@ -86,7 +86,7 @@ def test_flush_finishes_all_chats(provider: Provider, home: Path) -> None:
     assert "content" not in documents(home)[-1] or documents(home)[-1]["version"] == 2
 
 
-def test_an_async_stream_is_followed_too(provider: Provider, home: Path) -> None:
+def test_async_stream_updates_the_document(provider: Provider, home: Path) -> None:
     async def talk() -> None:
         made = openai.AsyncOpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
         async with ctxwrap.wrap(made, session="s", store=home, derive="inline") as chat:
@@ -100,7 +100,7 @@ def test_an_async_stream_is_followed_too(provider: Provider, home: Path) -> None
     assert "tea" in documents(home)[-1]["content"]
 
 
-def test_the_end_of_the_process_is_an_end(provider: Provider, home: Path) -> None:
+def test_process_exit_finishes_the_document(provider: Provider, home: Path) -> None:
     code = (
         "import openai, ctxwrap\n"
         f"chat = ctxwrap.wrap(openai.OpenAI(api_key='x', base_url={provider.openai_url!r}), session='s', "
@@ -112,7 +112,7 @@ def test_the_end_of_the_process_is_an_end(provider: Provider, home: Path) -> Non
     assert "Ada" in only["content"]
 
 
-def test_it_can_be_switched_off(provider: Provider, home: Path) -> None:
+def test_document_updates_can_be_disabled(provider: Provider, home: Path) -> None:
     with client(provider, home, context_document=False) as chat:
         for text in TOLD:
             say(chat, text)
@@ -120,14 +120,14 @@ def test_it_can_be_switched_off(provider: Provider, home: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["disabled", "readonly", "shadow"])
-def test_other_modes_leave_it_alone(provider: Provider, home: Path, mode: str) -> None:
+def test_other_context_modes_write_no_document(provider: Provider, home: Path, mode: str) -> None:
     with client(provider, home, context_mode=mode) as chat:
         for text in TOLD:
             say(chat, text)
     assert documents(home) == []
 
 
-def test_a_chat_without_a_document_begins_with_what_was_said_so_far(provider: Provider, home: Path) -> None:
+def test_first_document_covers_the_earlier_messages(provider: Provider, home: Path) -> None:
     chat = client(provider, home, context_document=False)
     for number in range(8):
         say(chat, f"Room {number} belongs to Person{number}.")
@@ -137,7 +137,7 @@ def test_a_chat_without_a_document_begins_with_what_was_said_so_far(provider: Pr
     assert all(f"Room {number}" in only["content"] for number in range(8))
 
 
-def test_nothing_new_is_no_new_version(provider: Provider, home: Path) -> None:
+def test_document_gets_no_new_version_without_new_facts(provider: Provider, home: Path) -> None:
     provider.answer = Told("Hello!")
     with client(provider, home) as chat:
         for _ in range(9):
@@ -147,7 +147,7 @@ def test_nothing_new_is_no_new_version(provider: Provider, home: Path) -> None:
     assert documents(home)[-1]["covers"] == 18
 
 
-def test_what_an_agent_put_is_shown_and_an_extract_is_not(provider: Provider, home: Path) -> None:
+def test_agents_document_is_in_the_pack_and_an_extract_is_not(provider: Provider, home: Path) -> None:
     chat = client(provider, home)
     for text in TOLD:
         say(chat, text)
@@ -158,7 +158,7 @@ def test_what_an_agent_put_is_shown_and_an_extract_is_not(provider: Provider, ho
     assert "4711" in str(provider.seen[-1].body)
 
 
-def test_what_an_agent_put_grows_on_and_stays_shown(provider: Provider, home: Path) -> None:
+def test_agents_document_is_updated_and_stays_in_the_pack(provider: Provider, home: Path) -> None:
     chat = client(provider, home)
     say(chat, "Hi.")
     Memories(home).put_context("s", "# Facts\n- The customer number is 4711.\n")
@@ -171,7 +171,7 @@ def test_what_an_agent_put_grows_on_and_stays_shown(provider: Provider, home: Pa
     assert [each for each in ctxwrap.turn_of(say(chat, "Well?")).pack if each.source == "context/document.md"]
 
 
-def test_the_derived_file_follows_from_the_log(provider: Provider, home: Path) -> None:
+def test_document_file_is_derived_from_the_log(provider: Provider, home: Path) -> None:
     with client(provider, home) as chat:
         for text in TOLD:
             say(chat, text)
@@ -201,7 +201,7 @@ class _Store:
         return _NoDocuments(self._inner.open(key))
 
 
-def test_a_store_that_takes_no_document_costs_no_answer(provider: Provider, home: Path) -> None:
+def test_failing_document_write_does_not_fail_the_call(provider: Provider, home: Path) -> None:
     made = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
     with ctxwrap.wrap(made, session="s", store=_Store(home)) as chat:
         assert [say(chat, text).choices[0].message.content for text in TOLD] == ["Hello, world."] * 4
@@ -222,7 +222,7 @@ class TestForgetting:
         for path in home.rglob("*"):
             assert not path.is_file() or b"swordfish" not in path.read_bytes(), path
 
-    def test_a_purged_message_leaves_every_version(self, provider: Provider, home: Path) -> None:
+    def test_purged_message_is_removed_from_every_document_version(self, provider: Provider, home: Path) -> None:
         self.told(provider, home)
         versions = Memories(home).get_memory("s").stats.contextVersions
         ctxwrap.purge("s", message=3, store=home)
@@ -235,7 +235,7 @@ class TestForgetting:
             Memories(home).get_context("s", 1)
         assert verify("s", store=home).findings == ()
 
-    def test_an_agents_document_loses_only_the_lines_that_tell_it(self, provider: Provider, home: Path) -> None:
+    def test_purge_removes_only_the_matching_lines_of_an_agents_document(self, provider: Provider, home: Path) -> None:
         self.told(provider, home)
         service = Memories(home)
         service.put_context("s", "# Facts\n- Archive door code: swordfish-4242\n- The customer number is 4711.\n")
@@ -243,7 +243,7 @@ class TestForgetting:
         self.assert_gone(home)
         assert Memories(home).get_context("s").content.split("\n") == ["# Facts", "- The customer number is 4711.", ""]
 
-    def test_what_is_forgotten_does_not_grow_again(self, provider: Provider, home: Path) -> None:
+    def test_forgotten_fact_does_not_return_to_the_document(self, provider: Provider, home: Path) -> None:
         fact = {"id": "w-9", "type": "fact", "decay": 0.4, "round": 1, "tags": [], "content": self.SECRET}
 
         def remembers(ask: Ask) -> Answer:
@@ -264,7 +264,7 @@ class TestForgetting:
         assert "2026-05-01" in known
 
 
-def test_a_new_chat_has_the_placeholder(provider: Provider, home: Path) -> None:
+def test_new_chat_has_the_placeholder_document(provider: Provider, home: Path) -> None:
     say(client(provider, home), "Hi.")
     known = Memories(home).get_context("s")
     assert (known.content, known.version) == (PLACEHOLDER, 0)

@@ -29,7 +29,7 @@ def service(store: Any) -> Memories:
 
 
 class TestNaming:
-    def test_a_memory_is_what_it_was_created_as(self, service: Memories) -> None:
+    def test_memory_keeps_the_values_it_was_created_with(self, service: Memories) -> None:
         made = service.create_memory("Support", "NOTES", "About Ada.")
         assert made == service.get_memory(made.memoryId)
         assert (made.title, made.memoryType, made.description, made.vaultId) == (
@@ -43,7 +43,7 @@ class TestNaming:
         assert made.stats.entries == 0
         assert made.memoryId != service.create_memory("Support").memoryId
 
-    def test_stats_and_times_follow(self, service: Memories) -> None:
+    def test_memory_stats_and_times_follow_writes(self, service: Memories) -> None:
         memory = service.create_memory("Support").memoryId
         service.add_entry(memory, "Raw.")
         service.put_context(memory, "One.")
@@ -51,7 +51,7 @@ class TestNaming:
         assert (known.stats.entries, known.stats.contextVersions) == (1, 1)
         assert known.creationTime < known.stats.lastEntryTime < known.updateTime
 
-    def test_an_id_may_be_given_once(self, service: Memories) -> None:
+    def test_memory_id_can_be_used_once(self, service: Memories) -> None:
         service.create_memory("Support", memory_id="user-42")
         with pytest.raises(Conflict, match="user-42"):
             service.create_memory("Support", memory_id="user-42")
@@ -69,15 +69,15 @@ class TestNaming:
             {"memory_type": None},
         ],
     )
-    def test_what_cannot_name_anything(self, service: Memories, wrong: dict[str, Any]) -> None:
+    def test_memory_with_invalid_arguments_is_rejected(self, service: Memories, wrong: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput):
             service.create_memory(**{"title": "Fine", **wrong})
         assert service.list_memories() == ()
 
-    def test_the_longest_names_are_fine(self, service: Memories) -> None:
+    def test_longest_allowed_names_are_accepted(self, service: Memories) -> None:
         assert service.create_memory("x" * 50, description="y" * 500).description == "y" * 500
 
-    def test_vaults(self, service: Memories) -> None:
+    def test_vaults_are_created_and_listed(self, service: Memories) -> None:
         assert [(each.vaultId, each.memories) for each in service.list_vaults()] == [("default", 0)]
         made = service.create_vault("Work-1", "About work.")
         assert (made.vaultId, made.title, made.description, made.memories) == ("Work-1", "Work-1", "About work.", 0)
@@ -91,7 +91,7 @@ class TestNaming:
         assert [(each.vaultId, each.memories) for each in service.list_vaults()] == [("default", 0), ("Work-1", 1)]
         assert service.get_user().memories == 1
 
-    def test_a_memory_is_found_in_whatever_vault_it_is(self, service: Memories) -> None:
+    def test_memory_is_found_in_any_vault(self, service: Memories) -> None:
         memory = service.create_memory("In it", vault="work").memoryId
         assert service.get_memory(memory).vaultId == "work"
         service.add_entry(memory, "Raw.")
@@ -104,7 +104,7 @@ class TestNaming:
             service.get_memory("same")
         assert service.get_memory("same", "b").vaultId == "b"
 
-    def test_the_record_of_a_vault_is_no_memory(self, service: Memories) -> None:
+    def test_vault_record_is_not_listed_as_a_memory(self, service: Memories) -> None:
         service.create_vault("work")
         with pytest.raises(NotFound):
             service.get_memory(".vault", "work")
@@ -123,7 +123,7 @@ class TestTenants:
         yield lambda: service.await_consistency(memory)
         yield lambda: service.search_memories(memory, "raw")
 
-    def test_a_foreign_memory_is_as_unknown_as_none(self, store: Any) -> None:
+    def test_memory_of_another_tenant_is_not_found(self, store: Any) -> None:
         own = Memories(store, tenant="acme")
         memory = own.create_memory("Secret").memoryId
         own.add_entry(memory, "The plan.")
@@ -147,21 +147,21 @@ class TestTenants:
             Memories(store, tenant=tenant).add_entry("s", f"Of {tenant}.")
         assert [each.rawEntry for each in Memories(store, tenant="a").list_entries("s").entries] == ["Of a."]
 
-    def test_ids_that_name_nothing(self, service: Memories) -> None:
+    def test_invalid_memory_ids_are_rejected(self, service: Memories) -> None:
         for id in ("", None, 5, "x" * 2000):
             with pytest.raises(InvalidId):
                 service.get_memory(id)  # type: ignore[arg-type]
         with pytest.raises(NotFound):
             service.get_memory("../../etc")
 
-    def test_entries_that_there_are_not(self, service: Memories) -> None:
+    def test_unknown_entries_are_not_found(self, service: Memories) -> None:
         memory = service.create_memory("Talk").memoryId
         service.add_entry(memory, "Raw.")
         for id in ("2", "0", "-1", "x", "", "1e3", "9" * 30, None):
             with pytest.raises(NotFound):
                 service.get_entry(memory, id)  # type: ignore[arg-type]
 
-    def test_only_some_of_a_profile_is_told(self, store: Any) -> None:
+    def test_get_user_returns_only_the_public_profile_fields(self, store: Any) -> None:
         profile = {"id": "u-1", "name": "Ada", "email": "ada@example.org", "password": "hunter2", "phone": "123"}
         told = Memories(store, user=profile).get_user()
         assert (told.userId, told.name, told.email) == ("u-1", "Ada", "ada@example.org")
@@ -179,7 +179,7 @@ class TestSearching:
         service.add_entry(memory, "The telescope launch moved to August.")
         return memory
 
-    def test_the_best_come_first(self, service: Memories, memory: str) -> None:
+    def test_search_returns_the_best_entries_first(self, service: Memories, memory: str) -> None:
         found = service.search_memories(memory, "When does the telescope launch?")
         assert found.entries[0].entry.rawEntry == "The telescope launch moved to August."
         assert found.entries[0].passage == "The telescope launch moved to August."
@@ -188,11 +188,11 @@ class TestSearching:
         assert scores == sorted(scores, reverse=True)
         assert found.count == len(found.entries) <= 10
 
-    def test_what_was_just_stored_is_found(self, service: Memories, memory: str) -> None:
+    def test_search_finds_entries_just_stored(self, service: Memories, memory: str) -> None:
         service.add_entry(memory, "Zanzibar was the last port.")
         assert "Zanzibar" in service.search_memories(memory, "zanzibar port").entries[0].entry.rawEntry
 
-    def test_as_many_as_are_asked_for(self, service: Memories, memory: str) -> None:
+    def test_search_returns_the_requested_number_of_entries(self, service: Memories, memory: str) -> None:
         assert service.search_memories(memory, "cat garden", 3).count == 3
         assert service.search_memories(memory, "cat garden", "40").count == 40
         assert len({each.entry.entryId for each in service.search_memories(memory, "cat", 40).entries}) == 40
@@ -200,15 +200,15 @@ class TestSearching:
         assert all("solar" in each for each in topics)
 
     @pytest.mark.parametrize("top_k", [0, 101, "x", None])
-    def test_other_numbers_are_refused(self, service: Memories, memory: str, top_k: Any) -> None:
+    def test_search_rejects_invalid_limits(self, service: Memories, memory: str, top_k: Any) -> None:
         with pytest.raises(InvalidInput, match="top_k"):
             service.search_memories(memory, "cat", top_k)
 
-    def test_a_query_says_something(self, service: Memories, memory: str) -> None:
+    def test_search_rejects_an_empty_query(self, service: Memories, memory: str) -> None:
         with pytest.raises(InvalidInput, match="query"):
             service.search_memories(memory, " ")
 
-    def test_the_best_and_the_latest_context(self, service: Memories, memory: str) -> None:
+    def test_search_returns_the_best_and_the_latest_context(self, service: Memories, memory: str) -> None:
         service.put_context(memory, "# Facts\n- The telescope launch is in August.\n")
         service.put_context(memory, "# Facts\n- Cats sleep.\n")
         found = service.search_memories(memory, "telescope launch")
@@ -217,12 +217,12 @@ class TestSearching:
         assert found.bestContextScore == 1.0
         assert service.search_memories(memory, "xylophone").bestContext is None
 
-    def test_without_a_context_it_is_the_placeholder(self, service: Memories) -> None:
+    def test_search_returns_the_placeholder_without_a_context(self, service: Memories) -> None:
         memory = service.create_memory("Empty").memoryId
         found = service.search_memories(memory, "anything")
         assert (found.entries, found.bestContext, found.latestContext.content) == ((), None, PLACEHOLDER)
 
-    def test_purged_entries_are_not_found(self, home: Path) -> None:
+    def test_search_finds_no_purged_entries(self, home: Path) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         service.add_entry(memory, "The code is swordfish.")
@@ -241,7 +241,9 @@ def hold(home: Path, memory: str, is_held: Any, may_go: Any) -> None:
 
 
 class TestConsistency:
-    def test_what_was_written_is_on_the_medium(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_await_consistency_returns_after_writes_are_on_disk(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         synced: set[int] = set()
@@ -259,7 +261,7 @@ class TestConsistency:
         needed = [place / "messages.jsonl", place / "events.jsonl", *(place / "raw").iterdir(), place, place / "raw"]
         assert {path.stat().st_ino for path in needed} <= synced
 
-    def test_a_failed_write_is_told_once(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_await_consistency_reports_a_failed_write_once(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         with monkeypatch.context() as full:
@@ -279,7 +281,7 @@ class TestConsistency:
         assert service.await_consistency(memory).entries == 1
         assert [each.rawEntry for each in service.list_entries(memory).entries] == ["Kept."]
 
-    def test_a_medium_that_does_not_take_it_is_an_error(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_await_consistency_fails_when_the_disk_fails(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         with monkeypatch.context() as broken:
@@ -293,7 +295,7 @@ class TestConsistency:
                 service.await_consistency(memory)
         assert service.await_consistency(memory).status == "consistent"
 
-    def test_it_does_not_wait_for_ever(self, home: Path) -> None:
+    def test_await_consistency_times_out(self, home: Path) -> None:
         service = Memories(home)
         memory = service.create_memory("Talk").memoryId
         fork = multiprocessing.get_context("fork")
@@ -308,11 +310,11 @@ class TestConsistency:
         assert service.await_consistency(memory).status == "consistent"
 
     @pytest.mark.parametrize("timeout", [0, -1, float("nan"), "soon", True, 1e9])
-    def test_a_timeout_is_a_time(self, service: Memories, timeout: Any) -> None:
+    def test_await_consistency_rejects_an_invalid_timeout(self, service: Memories, timeout: Any) -> None:
         with pytest.raises(InvalidInput, match="timeout"):
             service.await_consistency(service.create_memory("Talk").memoryId, timeout)
 
-    def test_from_many_threads(self, service: Memories) -> None:
+    def test_await_consistency_works_from_many_threads(self, service: Memories) -> None:
         memory = service.create_memory("Talk").memoryId
         seen: list[int] = []
 
@@ -332,7 +334,7 @@ class TestConsistency:
 
 class TestPrompts:
     @pytest.mark.parametrize("kind", ["chat", "notes", "CHAT"])
-    def test_the_package_has_some(self, service: Memories, kind: str) -> None:
+    def test_package_has_prompts_for_every_memory_type(self, service: Memories, kind: str) -> None:
         prompts = service.prompts(kind)
         assert (prompts.version, prompts.memoryType) == ("v1", kind.lower())
         assert set(prompts.templates) == set(NAMES)
@@ -340,7 +342,7 @@ class TestPrompts:
         assert "5000" in prompts.context_summary_rules
         assert "512" in prompts.context_summary_rules
 
-    def test_the_rules_have_a_block_for_every_tool(self, service: Memories) -> None:
+    def test_prompt_rules_have_a_block_for_every_tool(self, service: Memories) -> None:
         rules = service.prompts().context_summary_rules
         tools = ("create_memory", "get_memory", "add_entry", "list_entries", "get_context", "put_context")
         for tool in (*tools, "await_consistency", "get_user", "search_memories"):
@@ -348,7 +350,9 @@ class TestPrompts:
         assert "request_id" in block_for(rules, "add_entry")
         assert "request_id" not in block_for(rules, "get_user")
 
-    def test_a_directory_overrides_them(self, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_prompts_directory_overrides_the_package(
+        self, store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         own = tmp_path / "prompts"
         (own / "default/chat").mkdir(parents=True)
         (own / "default/chat/summary_prompt.md").write_text("Mine.")
@@ -358,7 +362,7 @@ class TestPrompts:
         monkeypatch.setenv("CTXWRAP_PROMPTS", str(own))
         assert Memories(store).prompts().templates["summary_prompt"] == "Mine."
 
-    def test_a_type_of_ones_own(self, store: Any, tmp_path: Path) -> None:
+    def test_prompts_directory_can_add_a_memory_type(self, store: Any, tmp_path: Path) -> None:
         for name in NAMES:
             (tmp_path / "default/project").mkdir(parents=True, exist_ok=True)
             (tmp_path / f"default/project/{name}.md").write_text(name)
@@ -368,11 +372,11 @@ class TestPrompts:
             service.prompts("other")
 
     @pytest.mark.parametrize("kind", ["../chat", "chat/..", "", "a b", "chat\0", None, "/etc"])
-    def test_a_type_is_no_path(self, service: Memories, kind: Any) -> None:
+    def test_memory_type_cannot_be_a_path(self, service: Memories, kind: Any) -> None:
         with pytest.raises(InvalidInput, match="a memory type has"):
             service.prompts(kind)
 
-    def test_no_link_leads_out_of_the_directory(self, store: Any, tmp_path: Path) -> None:
+    def test_prompt_links_cannot_leave_the_directory(self, store: Any, tmp_path: Path) -> None:
         (tmp_path / "secret.md").write_text("secret")
         own = tmp_path / "own"
         (own / "default/chat").mkdir(parents=True)
@@ -380,7 +384,7 @@ class TestPrompts:
         service = Memories(store, settings=ctxwrap.Settings(prompts_dir=str(own)))
         assert service.prompts().templates["summary_prompt"] != "secret"
 
-    def test_only_the_block_of_the_tool_holds(self) -> None:
+    def test_prompt_rules_return_only_the_block_of_the_tool(self) -> None:
         text = (
             "# Rules\nAll.\n### TOOL: add_entry\nStore it.\n```\n### TOOL: put_context\n```\n#### Detail\nMore.\n"
             "### TOOL: `put_context`\nWrite it.\n## Other\nNot this.\n### TOOL: add_entry\nAgain.\n"

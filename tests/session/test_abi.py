@@ -54,7 +54,7 @@ def invalid(at: int, field: str, value: str) -> Issue:
 
 
 @pytest.mark.parametrize("name", ["a", "7", "Night-shift_2", "notes.v1+draft", "x" * 64, "a.dd", "sock", "d", "con"])
-def test_a_legal_name_is_taken_as_it_is(name: str) -> None:
+def test_legal_ids_become_names_unchanged(name: str) -> None:
     assert is_legal_name(name)
     assert legal_name(name) == name
 
@@ -79,12 +79,12 @@ def test_a_legal_name_is_taken_as_it_is(name: str) -> None:
         "\u212a",
     ],
 )
-def test_every_other_id_gets_a_legal_name(text: str) -> None:
+def test_illegal_ids_are_mapped_to_legal_names(text: str) -> None:
     assert not is_legal_name(text)
     assert is_legal_name(legal_name(text))
 
 
-def test_a_mapped_name_can_still_be_read() -> None:
+def test_mapped_names_stay_readable() -> None:
     assert legal_name("Billing / Q3 report").startswith("billing-q3-report+")
 
 
@@ -96,7 +96,7 @@ IDS = (
 
 
 @given(IDS)
-def test_a_name_is_legal_and_stays_what_it_is(text: str) -> None:
+def test_names_are_legal_and_mapping_is_idempotent(text: str) -> None:
     name = legal_name(text)
     assert is_legal_name(name)
     assert legal_name(name) == name
@@ -104,7 +104,7 @@ def test_a_name_is_legal_and_stays_what_it_is(text: str) -> None:
 
 
 @given(IDS, IDS)
-def test_ids_keep_apart(one: str, other: str) -> None:
+def test_different_ids_have_different_names(one: str, other: str) -> None:
     assume(one != other)
     assume(one != legal_name(other) and other != legal_name(one))
     assert legal_name(one) != legal_name(other)
@@ -114,7 +114,7 @@ def test_ids_keep_apart(one: str, other: str) -> None:
 @example("Straße")
 @example("ﬁle one")
 @example("İstanbul")
-def test_ids_that_had_to_be_mapped_keep_apart_where_files_are_folded(text: str) -> None:
+def test_mapped_ids_differ_on_case_insensitive_file_systems(text: str) -> None:
     forms = {text, text.lower(), text.upper(), text.casefold()}
     forms |= {unicodedata.normalize(form, each) for form in ("NFC", "NFD", "NFKC", "NFKD") for each in tuple(forms)}
     mapped = [legal_name(each) for each in forms if not is_legal_name(each)]
@@ -157,7 +157,7 @@ def test_a_whole_digest_is_too_long_for_a_name() -> None:
         "context/child/audit-9/artifact/findings.csv",
     ],
 )
-def test_a_source_within_the_session_is_taken(source: str) -> None:
+def test_sources_within_the_session_are_accepted(source: str) -> None:
     assert source_issue(source) is None
 
 
@@ -186,14 +186,14 @@ def test_a_source_within_the_session_is_taken(source: str) -> None:
         ("context/child/audit-9/artifact/a/b", "unsupported child path"),
     ],
 )
-def test_another_source_is_refused_for_a_reason(source: str, fault: str) -> None:
+def test_sources_outside_the_session_are_refused_with_a_reason(source: str, fault: str) -> None:
     assert source_issue(source) == fault
 
 
 @given(
     st.lists(st.sampled_from(["context", "child", "artifact", "pinned", "swap", "chunk", "a", "state", "", ".", ".."]))
 )
-def test_a_source_that_is_taken_stays_within_the_session(parts: list[str]) -> None:
+def test_accepted_sources_stay_within_the_session(parts: list[str]) -> None:
     if source_issue("/".join(parts)) is None:
         assert not {"", ".", ".."} & set(parts)
 
@@ -216,7 +216,7 @@ SAID: list[Any] = [
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_messages_of_the_abi_are_taken(strict: bool) -> None:
+def test_valid_abi_messages_are_accepted(strict: bool) -> None:
     assert message_issues(lines(*SAID), strict=strict) == ()
     assert message_issues("", strict=strict) == ()
 
@@ -263,14 +263,14 @@ STRICTLY_BAD: list[Any] = [
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_what_is_no_message_is_named_with_its_line(strict: bool) -> None:
+def test_invalid_messages_are_reported_with_their_line(strict: bool) -> None:
     text = lines(SAID[0], *(record for record, _ in BAD_MESSAGES))
     expected = [issue._replace(at=number) for number, (_, issue) in enumerate(BAD_MESSAGES, 2)]
     assert list(message_issues(text, strict=strict)) == expected
 
 
 @pytest.mark.parametrize("content", STRICTLY_BAD, ids=str)
-def test_parts_that_the_abi_has_no_word_for_are_taken_as_callers_send_them(content: Any) -> None:
+def test_unknown_message_parts_are_accepted_as_callers_send_them(content: Any) -> None:
     text = lines({"role": "user", "content": content})
     assert message_issues(text, strict=True) == (Issue("invalid content", 1),)
     assert message_issues(text) == ()
@@ -278,7 +278,7 @@ def test_parts_that_the_abi_has_no_word_for_are_taken_as_callers_send_them(conte
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("name", sorted(PROVIDER_NATIVE))
-def test_a_field_of_the_providers_is_found_everywhere_but_in_ctx_and_extra(name: str, strict: bool) -> None:
+def test_provider_fields_are_reported_everywhere_except_in_ctx_and_extra(name: str, strict: bool) -> None:
     part = {"type": "text", "text": "hi", "meta": [{"deep": {name: 1}}]}
     found = {"role": "user", "content": [part], name: 2}
     issue = Issue("provider native field", 1, name)
@@ -287,7 +287,7 @@ def test_a_field_of_the_providers_is_found_everywhere_but_in_ctx_and_extra(name:
     assert message_issues(lines(kept), strict=strict) == ()
 
 
-def test_what_a_tool_is_given_is_no_field_of_the_providers() -> None:
+def test_tool_arguments_are_not_reported_as_provider_fields() -> None:
     text = lines({"role": "assistant", "content": [{"type": "mcp_tool_use", "input": {"thread_id": "mail-7"}}]})
     assert message_issues(text) == ()
     assert Issue("provider native field", 1, "thread_id") in message_issues(text, strict=True)
@@ -299,7 +299,7 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert message_issues(f"{text}\r\n\n \t\n{text}\n", strict=True) == ()
 
 
-def test_bytes_that_are_no_text_make_one_line_invalid() -> None:
+def test_undecodable_bytes_make_only_their_line_invalid() -> None:
     data = lines(SAID[0]).encode() + b'{"role":"user","content":"\xff"}\n' + lines(SAID[2]).encode()
     assert message_issues(data.decode("utf-8", "surrogateescape")) == (Issue("invalid json", 2),)
 
@@ -309,7 +309,7 @@ def test_a_lone_surrogate_is_kept_as_an_escape() -> None:
 
 
 @given(st.sampled_from(sorted(ROLES)), st.text() | st.lists(st.fixed_dictionaries({"type": st.text()}), min_size=1))
-def test_every_message_that_the_log_writes_is_one(role: Any, content: Any) -> None:
+def test_messages_written_by_the_log_are_valid_abi_messages(role: Any, content: Any) -> None:
     call = {"id": "c-1", "name": "weigh", "arguments": '{"thread_id": 1}'}
     message = Message(role, content, "ada", (call,), "c-0", {"response_id": "from the caller"})
     assert message_issues(lines(as_record(message, seq=1, turn="t-1"))) == ()
@@ -319,7 +319,7 @@ def test_every_message_that_the_log_writes_is_one(role: Any, content: Any) -> No
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_events_of_the_abi_are_taken(strict: bool) -> None:
+def test_valid_abi_events_are_accepted(strict: bool) -> None:
     run = [
         {"type": "start", "run": "t-5", "model": "practice/oven"},
         {"type": "delta", "run": "t-5", "text": "Bak"},
@@ -382,12 +382,12 @@ BAD_EVENTS: list[tuple[Any, IssueKind]] = [
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_what_is_no_event_is_named_with_its_line(strict: bool) -> None:
+def test_invalid_events_are_reported_with_their_line(strict: bool) -> None:
     text = lines(*(record for record, _ in BAD_EVENTS))
     assert list(event_issues(text, strict=strict)) == [Issue(kind, at) for at, (_, kind) in enumerate(BAD_EVENTS, 1)]
 
 
-def test_ids_of_the_providers_are_allowed_in_our_events_only() -> None:
+def test_provider_ids_are_allowed_only_in_events_of_ctxwrap() -> None:
     text = lines(
         {"type": "done", "run": "t-5", "status": "ok", "response_id": "r-1", "usage": {"prompt_tokens": 9}},
         {"type": "openai_thread", "run": "t-5", "thread_id": "th-2"},
@@ -406,14 +406,14 @@ def test_ids_of_the_providers_are_allowed_in_our_events_only() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(OWN_EVENT_TYPES))
-def test_events_of_our_own_are_known_to_us_only(kind: str) -> None:
+def test_ctxwrap_event_types_are_unknown_to_the_strict_check(kind: str) -> None:
     assert kind not in EVENT_TYPES
     text = lines({"type": kind, "run": "t-5", "ctx": {"turn": "t-5"}})
     assert event_issues(text) == ()
     assert event_issues(text, strict=True) == (Issue("unknown type", 1, value=kind),)
 
 
-def test_what_ctxwrap_writes_is_what_it_takes(provider: Provider, home: Path) -> None:
+def test_events_written_by_ctxwrap_are_accepted(provider: Provider, home: Path) -> None:
     def answer(ask: Ask) -> Answer:
         return Answer(f"Rye.{trailer(ask)}" if "again" not in ask.messages[-1][1] else "Rye. {")
 
@@ -464,7 +464,7 @@ GOOD_RECORDS: list[tuple[RecordKind, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "record"), GOOD_RECORDS)
-def test_records_of_the_abi_are_taken(kind: RecordKind, record: Any) -> None:
+def test_valid_abi_records_are_accepted(kind: RecordKind, record: Any) -> None:
     assert record_issues(kind, lines(record)) == ()
     assert record_issues(kind, lines(record).removesuffix("\n")) == ()
 
@@ -499,15 +499,13 @@ STRING: IssueKind = "missing string field"
         ),
     ],
 )
-def test_fields_that_are_missing_are_named_in_their_order(
-    kind: RecordKind, missing: list[tuple[RecordKind, str]]
-) -> None:
+def test_missing_fields_are_reported_in_order(kind: RecordKind, missing: list[tuple[RecordKind, str]]) -> None:
     expected = tuple(Issue(issue, 1, field) for issue, field in missing)
     assert record_issues(kind, "{}\n") == expected
     assert record_issues(kind, lines({field: {} for field in RECORDS[kind]})) == expected
 
 
-def test_a_stream_of_records_is_read_to_its_end() -> None:
+def test_record_stream_is_checked_to_its_end() -> None:
     text = lines("oven", ["oven"], '{"id":"a","text":"b","source":"c"} and more', {"id": "o/v", "text": "hot"}, *"\n\n")
     assert record_issues("facts", text) == (
         Issue("invalid json", 1),
@@ -518,7 +516,7 @@ def test_a_stream_of_records_is_read_to_its_end() -> None:
     )
 
 
-def test_a_key_that_stands_twice_is_no_json() -> None:
+def test_duplicate_json_keys_are_invalid() -> None:
     assert record_issues("facts", '{"id":"a","text":"b","id":"z","source":"c"}\n') == (Issue("invalid json", 1),)
 
 
@@ -546,7 +544,7 @@ def test_a_key_that_stands_twice_is_no_json() -> None:
          [Issue("missing string array field", 1, "refs")]),
     ],
 )  # fmt: skip
-def test_fields_of_another_form_are_named_with_their_values(kind: RecordKind, record: Any, issues: list[Issue]) -> None:
+def test_malformed_fields_are_reported_with_their_values(kind: RecordKind, record: Any, issues: list[Issue]) -> None:
     assert list(record_issues(kind, lines(record))) == issues
 
 
@@ -574,7 +572,7 @@ GOOD_CONTROL: list[tuple[ControlName, str]] = [
 
 
 @pytest.mark.parametrize(("name", "text"), GOOD_CONTROL)
-def test_control_files_of_the_abi_are_taken(name: ControlName, text: str) -> None:
+def test_valid_control_files_are_accepted(name: ControlName, text: str) -> None:
     assert control_issues(name, text) == ()
 
 
@@ -610,7 +608,7 @@ BAD_CONTROL: list[tuple[ControlName, str, list[Issue]]] = [
 
 
 @pytest.mark.parametrize(("name", "text", "issues"), BAD_CONTROL)
-def test_what_is_wrong_with_a_control_file_is_named(name: ControlName, text: str, issues: list[Issue]) -> None:
+def test_control_file_errors_are_reported(name: ControlName, text: str, issues: list[Issue]) -> None:
     assert list(control_issues(name, text)) == issues
 
 
@@ -625,7 +623,7 @@ def test_a_budget_is_one_number_or_none(text: str, budget: int | None) -> None:
 @pytest.mark.parametrize(
     "text", [" 7\n", "7 \n", "7\n8\n", "7\n\n", "-7", "+7", "7.0", "1_000", "٧", "0x7", "many", f"{2**64}", "9" * 9999]
 )
-def test_another_budget_is_an_error(text: str) -> None:
+def test_invalid_budget_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="one unsigned integer"):
         budget_in(text)
 
@@ -633,7 +631,7 @@ def test_another_budget_is_an_error(text: str) -> None:
 # -- packs
 
 
-def test_a_pack_of_the_sessions_files_is_taken() -> None:
+def test_pack_of_session_files_is_accepted() -> None:
     sources = ["context/pinned/house-rules.md", "context/summary.md", "messages.jsonl"]
     sources += [f"context/child/audit-9/{name}" for name in ("result.md", "refs.jsonl", "artifact/f.csv")]
     items = [{"kind": "any", "source": source, "tokens": 12} for source in sources]
@@ -641,7 +639,7 @@ def test_a_pack_of_the_sessions_files_is_taken() -> None:
     assert pack_issues('{"items":[]}\n') == ()
 
 
-def test_an_item_from_elsewhere_is_named_by_its_place() -> None:
+def test_pack_item_from_outside_the_session_is_reported_with_its_position() -> None:
     items = [
         {"kind": "todo", "source": "context/todo.md"},
         {"kind": "stolen", "source": "/home/eve/agent/cook/session/cake/messages.jsonl"},
@@ -673,7 +671,7 @@ def test_an_item_from_elsewhere_is_named_by_its_place() -> None:
         ("[]", "items not array"),
     ],
 )
-def test_what_is_no_pack_is_named(text: str, kind: IssueKind) -> None:
+def test_invalid_packs_are_reported(text: str, kind: IssueKind) -> None:
     assert pack_issues(text) == (Issue(kind),)
 
 
@@ -740,7 +738,7 @@ HOSTILE = ANY_TEXT | VALUES.map(json.dumps) | st.lists(VALUES.map(json.dumps)).m
 @example('"\\ud800"')
 @example("9999999999999999-01-01T00:00:00Z")
 @example("2026-02-30T24:61:00+99:99")
-def test_no_text_makes_a_check_fail(text: str) -> None:
+def test_checks_accept_arbitrary_text_without_raising(text: str) -> None:
     for check in CHECKS:
         assert all(issue.kind in get_args(IssueKind) for issue in check(text))
     source_issue(text)
@@ -751,7 +749,7 @@ def test_no_text_makes_a_check_fail(text: str) -> None:
 
 
 @given(st.lists(HOSTILE.map(lambda text: text.replace("\n", " ")), max_size=6))
-def test_a_line_is_judged_by_itself(all_lines: list[str]) -> None:
+def test_each_line_is_checked_independently(all_lines: list[str]) -> None:
     for check in (message_issues, event_issues):
         alone = [issue._replace(at=at) for at, line in enumerate(all_lines, 1) for issue in check(f"{line}\n")]
         assert list(check(lines(*all_lines))) == alone

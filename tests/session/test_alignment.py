@@ -80,7 +80,7 @@ def test_both_kinds_of_callers_get_the_same_log_and_rounds() -> None:
     st.lists(st.sampled_from(["ok", "yes", "no", "more"]), min_size=1, max_size=8),
     st.lists(st.integers(0, 9), min_size=8, max_size=8),
 )
-def test_a_caller_may_send_any_end_of_its_history(texts: list[str], kept: list[int]) -> None:
+def test_caller_may_send_any_suffix_of_its_history(texts: list[str], kept: list[int]) -> None:
     chat, history = Chat(), list[Message]()
     for at, text in enumerate(texts):
         history.append(user(text))
@@ -92,7 +92,7 @@ def test_a_caller_may_send_any_end_of_its_history(texts: list[str], kept: list[i
     assert chat.said == [message.content for message in history]
 
 
-def test_a_call_tried_again_is_the_same_round_and_no_second_message() -> None:
+def test_retried_call_keeps_its_round_and_adds_no_message() -> None:
     for resends in (True, False):
         chat = Chat()
         chat.ask(user("one"), answer="1")
@@ -119,7 +119,7 @@ def test_a_tool_result_alone_continues_the_round() -> None:
     assert chat.ask(RESULT, answer="it says 42").runtime == first.runtime
 
 
-def test_an_edited_past_becomes_a_branch() -> None:
+def test_edited_history_becomes_a_branch() -> None:
     chat = Chat()
     chat.ask(user("one"), answer="1")
     chat.ask(user("one"), assistant("1"), user("two"), answer="2")
@@ -131,7 +131,7 @@ def test_an_edited_past_becomes_a_branch() -> None:
     assert [kept.message.content for kept in onward.history] == ["one", "1", "two, I mean three", "3"]
 
 
-def test_an_answer_made_again_becomes_a_branch() -> None:
+def test_regenerated_reply_becomes_a_branch() -> None:
     chat = Chat()
     chat.ask(user("one"), answer="1")
     chat.ask(user("one"), assistant("1"), user("two"), answer="2")
@@ -141,7 +141,7 @@ def test_an_answer_made_again_becomes_a_branch() -> None:
     assert [kept.message.content for kept in chat.ask(user("x")).history] == ["one", "1", "two", "2, better"]
 
 
-def test_an_answer_made_again_after_a_tool_becomes_a_branch() -> None:
+def test_regenerated_reply_after_a_tool_result_becomes_a_branch() -> None:
     chat = Chat()
     chat.ask(user("hello"), answer="hi")
     chat.ask(user("use the tool"), answer=CALL)
@@ -153,7 +153,7 @@ def test_an_answer_made_again_after_a_tool_becomes_a_branch() -> None:
     assert chat.said == ["hello", "hi", "use the tool", "", "42", "it says 42", "forty-two"]
 
 
-def test_a_strange_beginning_before_a_known_end_is_passed_over() -> None:
+def test_unknown_messages_before_a_known_suffix_are_ignored() -> None:
     chat = Chat()
     chat.ask(user("one"), answer="1")
     chat.ask(user("one"), assistant("1"), user("two"), answer="2")
@@ -162,14 +162,14 @@ def test_a_strange_beginning_before_a_known_end_is_passed_over() -> None:
     assert opening.parent == ""
 
 
-def test_an_unknown_history_is_taken_in_round_by_round() -> None:
+def test_unknown_history_is_imported_round_by_round() -> None:
     chat = Chat()
     opening = chat.ask(user("one"), assistant("1"), user("two"), assistant("2"), user("three"))
     assert [number for _, number in opening.new] == [1, 1, 2, 2, 3]
     assert opening.runtime.round == 3
 
 
-def test_another_history_than_the_logs_is_a_branch_from_the_root() -> None:
+def test_history_unlike_the_log_becomes_a_branch_from_the_root() -> None:
     chat = Chat()
     chat.ask(user("one"), answer="1")
     opening = chat.ask(user("uno"), assistant("un"), user("dos"))
@@ -187,7 +187,7 @@ def test_a_system_prompt_is_logged_when_it_changes() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["1", " 1\n", "1 "])
-def test_white_space_around_an_answer_makes_no_branch(spelling: str) -> None:
+def test_whitespace_around_a_reply_makes_no_branch(spelling: str) -> None:
     chat = Chat()
     chat.ask(user("one"), answer="1")
     assert chat.ask(user("one"), assistant(spelling), user("two")).parent == ""
@@ -196,7 +196,7 @@ def test_white_space_around_an_answer_makes_no_branch(spelling: str) -> None:
 PICTURE = [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,x"}}]
 
 
-def test_parts_are_told_apart_by_what_they_hold() -> None:
+def test_message_parts_are_compared_by_content() -> None:
     chat = Chat()
     chat.ask(Message("user", PICTURE), answer="A cat.")
     onward = chat.ask(Message("user", PICTURE), assistant("A cat."), user("Sure?"), answer="Yes.")
@@ -206,7 +206,7 @@ def test_parts_are_told_apart_by_what_they_hold() -> None:
     assert edited.parent == "root"
 
 
-def test_a_text_is_the_same_as_the_one_part_that_holds_it() -> None:
+def test_text_content_equals_a_single_text_part() -> None:
     chat = Chat()
     chat.ask(user("one"), answer="1")
     parts = Message("user", [{"type": "text", "text": "one"}])
@@ -226,7 +226,7 @@ def test_the_log_keeps_every_branch_with_its_parent() -> None:
     assert not any(record["ctx"].get("parent") for record in (*log[:4], *log[5::2]))
 
 
-def test_time_never_goes_back() -> None:
+def test_log_timestamps_never_decrease() -> None:
     chat = Chat()
     first = chat.ask(user("one"), answer="1")
     second = chat.ask(user("two"), answer="2")
@@ -273,7 +273,7 @@ def lists(draw: st.DrawFn) -> tuple[list[str], list[str], list[int], int]:
 
 
 @given(lists())
-def test_alignment_in_one_pass_finds_what_trying_every_place_finds(
+def test_one_pass_alignment_matches_exhaustive_alignment(
     found: tuple[list[str], list[str], list[int], int],
 ) -> None:
     known, given, answers, began = found
@@ -281,7 +281,7 @@ def test_alignment_in_one_pass_finds_what_trying_every_place_finds(
 
 
 @given(lists())
-def test_a_cut_branch_is_aligned_within_its_bounds(lists: tuple[list[str], list[str], list[int], int]) -> None:
+def test_truncated_branch_is_aligned_within_its_bounds(lists: tuple[list[str], list[str], list[int], int]) -> None:
     known, given, answers, began = lists
     found = align(known, given, answers=answers, began=began, cut=True)
     assert 0 <= found.covered <= found.keep <= len(known)
@@ -291,7 +291,7 @@ def test_a_cut_branch_is_aligned_within_its_bounds(lists: tuple[list[str], list[
 
 
 @given(st.lists(st.integers(), min_size=2, max_size=20, unique=True), st.integers(0, 20), st.integers(1, 20))
-def test_a_cut_branch_goes_on_for_whoever_sends_more_than_it(said: list[int], cut: int, back: int) -> None:
+def test_truncated_branch_continues_for_a_caller_with_longer_history(said: list[int], cut: int, back: int) -> None:
     history = [str(number) for number in said]
     known = history[min(cut, len(history) - 2) :]
     assert align(known, [*history, "new"], answers=[1], cut=True) == Alignment(
@@ -304,7 +304,7 @@ def test_a_cut_branch_goes_on_for_whoever_sends_more_than_it(said: list[int], cu
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_repetition_does_not_make_alignment_slow(cut: bool) -> None:
+def test_repeated_messages_do_not_slow_alignment(cut: bool) -> None:
     start = time.thread_time()
     align(["a"] * 1999 + ["b"], ["a"] * 4000 + ["c"], answers=[4000], began=3, cut=cut)
     assert time.thread_time() - start < 0.5

@@ -5,7 +5,7 @@ import threading
 from ctxwrap.session.background import Background
 
 
-def test_work_for_one_subject_is_done_once_and_is_the_newest() -> None:
+def test_only_the_newest_work_of_a_subject_runs() -> None:
     background, done = Background(), list[str]()
     for text in ("first", "second", "third"):
         background.schedule("subject", lambda text=text: done.append(text), starts=False)
@@ -15,7 +15,7 @@ def test_work_for_one_subject_is_done_once_and_is_the_newest() -> None:
     assert done == ["third", "other"]
 
 
-def test_only_what_is_wanted_is_waited_for() -> None:
+def test_finish_runs_only_the_selected_subjects() -> None:
     background, done = Background(), list[str]()
     for subject in ("a", "b"):
         background.schedule(subject, lambda subject=subject: done.append(subject), starts=False)
@@ -23,7 +23,7 @@ def test_only_what_is_wanted_is_waited_for() -> None:
     assert done == ["b"]
 
 
-def test_work_that_fails_keeps_no_other_from_being_done() -> None:
+def test_failed_work_does_not_stop_other_work() -> None:
     background, done = Background(), list[str]()
     background.schedule("a", lambda: done[1], starts=False)
     background.schedule("b", lambda: done.append("b"), starts=False)
@@ -31,14 +31,14 @@ def test_work_that_fails_keeps_no_other_from_being_done() -> None:
     assert done == ["b"]
 
 
-def test_a_thread_does_it_by_itself() -> None:
+def test_background_thread_runs_scheduled_work() -> None:
     background, done = Background(), threading.Event()
     background.schedule("a", done.set)
     assert done.wait(60)
     background.finish()
 
 
-def test_who_finishes_waits_for_work_that_has_begun() -> None:
+def test_finish_waits_for_running_work() -> None:
     background, begun, ended = Background(), threading.Event(), list[bool]()
     goes_on = threading.Event()
 

@@ -198,7 +198,7 @@ def steps(*kinds: str) -> st.SearchStrategy[list[Step]]:
 
 @examples(120)
 @given(steps("say", "say", "tool", "restart", "fail", "die", "die in tool", "system"))
-def test_whoever_sends_a_list_gets_the_request_of_whoever_sends_the_newest_message(script: list[Step]) -> None:
+def test_full_list_and_newest_message_callers_send_the_same_request(script: list[Step]) -> None:
     own, newest = Caller("list"), Caller("newest")
     for step in script:
         assert step.taken_by(own) == step.taken_by(newest)
@@ -207,7 +207,7 @@ def test_whoever_sends_a_list_gets_the_request_of_whoever_sends_the_newest_messa
 
 
 @given(steps("say", "say", "tool", "restart", "fail", "die", "system"))
-def test_a_list_that_outlives_its_process_leads_to_the_same_request(script: list[Step]) -> None:
+def test_restarted_process_sends_the_same_request_for_the_same_list(script: list[Step]) -> None:
     kept, newest = Caller("kept list"), Caller("newest")
     for step in script:
         assert step.taken_by(kept) == step.taken_by(newest)
@@ -215,7 +215,7 @@ def test_a_list_that_outlives_its_process_leads_to_the_same_request(script: list
 
 @examples(120)
 @given(steps("say", "say", "tool", "restart", "edit", "again", "fail", "die in tool"))
-def test_an_edited_list_is_a_branch_behind_what_was_said_before_it(script: list[Step]) -> None:
+def test_edited_list_becomes_a_branch_after_the_unchanged_messages(script: list[Step]) -> None:
     caller = Caller("list")
     for step in script:
         step.taken_by(caller)
@@ -234,14 +234,14 @@ def chat_of(*texts: str, settings: Settings = ROOMY) -> Chat:
     return chat
 
 
-def test_a_part_of_the_list_stands_behind_what_is_older() -> None:
+def test_partial_list_follows_the_older_log_messages() -> None:
     chat = chat_of("Lisbon", "fine", "900 euros", "noted")
     assert chat.sent(told("900 euros", "noted", "Where were we?")) == lines(
         told("Lisbon", "fine", "900 euros", "noted", "Where were we?")
     )
 
 
-def test_a_greeting_of_the_programs_own_is_no_other_past() -> None:
+def test_caller_greeting_does_not_start_another_history() -> None:
     chat = chat_of("Lisbon", "fine")
     greeting = [assistant("How can I help?"), user("Where were we?")]
     whole = [*told("Lisbon", "fine"), *greeting]
@@ -250,13 +250,13 @@ def test_a_greeting_of_the_programs_own_is_no_other_past() -> None:
     assert chat.sent([*greeting, *onward]) == lines([*whole, *onward])
 
 
-def test_a_summary_of_the_callers_own_stands_for_what_is_older() -> None:
+def test_caller_summary_replaces_older_messages() -> None:
     chat = chat_of("Lisbon", "fine", "900 euros", "noted")
     mine = told("We spoke of Lisbon.", "Yes.", "900 euros", "noted", "And?")
     assert chat.sent(mine) == lines(mine)
 
 
-def test_an_answer_that_the_caller_changed_keeps_what_is_older() -> None:
+def test_reply_edited_by_the_caller_keeps_older_messages() -> None:
     chat = chat_of("Lisbon", "fine")
     chat.ask([user("Hello")], Answer("Hi"))
     chat.ask(told("Hello", "Hi", "900 euros"), Answer("noted"))
@@ -265,7 +265,7 @@ def test_an_answer_that_the_caller_changed_keeps_what_is_older() -> None:
 
 
 @pytest.mark.parametrize("adds", [True, False])
-def test_history_of_the_callers_own_has_nothing_added(adds: bool) -> None:
+def test_caller_history_setting_adds_no_log_messages(adds: bool) -> None:
     chat = chat_of("Lisbon", "fine", settings=Settings(history="log" if adds else "caller"))
     chat.ask([user("Hello")], Answer("Hi"))
     mine = told("Hello", "Hi", "And?")
@@ -273,7 +273,7 @@ def test_history_of_the_callers_own_has_nothing_added(adds: bool) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"history_tokens": 1000, "budget_messages": 0}, {}], ids=["tokens", "defaults"])
-def test_the_log_and_the_callers_own_list_are_cut_by_one_rule(limits: dict[str, int]) -> None:
+def test_log_and_caller_list_are_cut_by_the_same_rule(limits: dict[str, int]) -> None:
     """Who sends a list gets the request of who sends the newest message, also where not all of it has room."""
     long = "word " * 300
     own, newest = (
@@ -293,7 +293,7 @@ def test_the_log_and_the_callers_own_list_are_cut_by_one_rule(limits: dict[str, 
 
 
 @pytest.mark.parametrize("words", [500, 3000, 8000])
-def test_what_was_said_just_before_is_sent_however_long_it_is(words: int) -> None:
+def test_previous_exchange_is_sent_whatever_its_length(words: int) -> None:
     chat = Chat(Settings())
     mine = told("word " * words, "ok", "What does it say?")
     chat.ask(mine[:1], Answer("ok"))
@@ -301,7 +301,7 @@ def test_what_was_said_just_before_is_sent_however_long_it_is(words: int) -> Non
 
 
 @pytest.mark.parametrize("words", [5, 60, 130])
-def test_the_newest_exchanges_are_sent_however_much_memory_there_is(words: int) -> None:
+def test_newest_exchanges_are_sent_whatever_the_memory_size(words: int) -> None:
     """A question such as "And why?" refers to them, so neither memory nor what is found takes their room."""
     chat, said = Chat(Settings()), list[Line]()
     for at in range(40):
@@ -314,7 +314,7 @@ def test_the_newest_exchanges_are_sent_however_much_memory_there_is(words: int) 
     assert len(chat.session.memory.items) > 20
 
 
-def test_a_small_budget_cuts_the_log_and_the_list_as_one() -> None:
+def test_small_budget_cuts_log_and_list_together() -> None:
     chat = chat_of(*(f"word {at} " * 40 for at in range(12)), settings=Settings(budget=3000))
     mine: list[Body] = []
     sizes = list[int]()
@@ -329,7 +329,7 @@ def test_a_small_budget_cuts_the_log_and_the_list_as_one() -> None:
     assert sizes[0] > 0 > sizes[-1]
 
 
-def test_an_openai_list_that_begins_anew_has_the_log_before_it(provider: Provider, home: Path) -> None:
+def test_new_openai_list_is_preceded_by_the_log(provider: Provider, home: Path) -> None:
     provider.answer = Told("ok")
     for texts in (("Hello", "We plan the Lisbon trip"), ("Hello", "Where were we?", "And then?")):
         bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
@@ -342,7 +342,7 @@ def test_an_openai_list_that_begins_anew_has_the_log_before_it(provider: Provide
     assert lines(provider.seen[-1].json["messages"]) == lines(told(*said))
 
 
-def test_an_anthropic_list_that_begins_anew_has_the_log_before_it(provider: Provider, home: Path) -> None:
+def test_new_anthropic_list_is_preceded_by_the_log(provider: Provider, home: Path) -> None:
     provider.answer = Told("ok")
     for texts in (("Hello", "We plan the Lisbon trip"), ("Hello", "Where were we?", "And then?")):
         bare = anthropic.Anthropic(api_key="k", base_url=provider.anthropic_url)

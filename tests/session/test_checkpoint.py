@@ -261,7 +261,7 @@ class World:
 
 
 @given(st.lists(STEPS, max_size=30), LIMITS)
-def test_a_session_from_its_checkpoint_is_the_one_from_its_log(steps: list[Any], bounds: dict[str, int]) -> None:
+def test_session_from_checkpoint_equals_session_from_log(steps: list[Any], bounds: dict[str, int]) -> None:
     with TemporaryDirectory() as root, limits(**bounds):
         world = World(Path(root))
         for step in steps:
@@ -269,7 +269,7 @@ def test_a_session_from_its_checkpoint_is_the_one_from_its_log(steps: list[Any],
             world.compare()
 
 
-def test_opening_reads_only_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+def test_opening_reads_only_records_after_the_checkpoint(tmp_path: Path) -> None:
     caller = Caller(FileStore(tmp_path))
     for number in range(100):
         caller.says(user(f"{number}"), Message("assistant", f"re {number}"), keeps=f"{number}")
@@ -283,7 +283,7 @@ def test_opening_reads_only_what_came_after_the_checkpoint(tmp_path: Path) -> No
     assert openings(caller.opened(), caller.state) == openings(caller.sessions[0], caller.state)
 
 
-def test_a_log_that_was_cut_or_replaced_makes_its_checkpoint_worthless(tmp_path: Path) -> None:
+def test_checkpoint_of_a_truncated_or_replaced_log_is_ignored(tmp_path: Path) -> None:
     with limits():
         caller = Caller(FileStore(tmp_path))
         for number in range(9):
@@ -306,7 +306,7 @@ def test_a_log_that_was_cut_or_replaced_makes_its_checkpoint_worthless(tmp_path:
     "change",
     [{"format": 99}, {"branch": None}, {"branch": {}}, {"sequence": {}}, {"runtime": {"x": 1}}, {"round": ...}],
 )
-def test_what_another_version_kept_is_passed_over(
+def test_checkpoint_of_another_version_is_ignored(
     tmp_path: Path, store: Any, change: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caller = Caller(store(tmp_path))
@@ -323,7 +323,7 @@ def test_what_another_version_kept_is_passed_over(
     assert {entry.levelname for entry in caplog.records} == {"DEBUG"}
 
 
-def test_a_checkpoint_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_unwritable_checkpoint_is_no_error(tmp_path: Path) -> None:
     with limits():
         caller = Caller(FileStore(tmp_path))
         caller.says(user("one"), Message("assistant", "1"))
@@ -375,14 +375,14 @@ class TestALongSession:
             yield caller
 
     @pytest.mark.parametrize("sends", [None, 50, 21, 20, 19, 3, 0])
-    def test_any_end_of_the_history_may_be_sent(self, caller: Caller, sends: int | None) -> None:
+    def test_any_suffix_of_the_history_may_be_sent(self, caller: Caller, sends: int | None) -> None:
         opening = caller.says(user("new"), Message("assistant", "yes"), sends)
         assert [message for message, _ in opening.new] == [user("new")]
         assert (opening.parent, opening.runtime.round) == ("", 31)
 
     @pytest.mark.parametrize("sends", [None, 45])
     @pytest.mark.parametrize("back", [1, 2, 7, 18])
-    def test_an_edit_within_what_is_known_is_a_branch(self, caller: Caller, back: int, sends: int | None) -> None:
+    def test_edit_within_the_known_history_is_a_branch(self, caller: Caller, back: int, sends: int | None) -> None:
         at = len(caller.state) - back
         caller.goes_back(back)
         opening = caller.says(user("edited"), Message("assistant", "yes"), sends)
@@ -391,7 +391,7 @@ class TestALongSession:
         onward = caller.says(user("onward"), None)
         assert ([message for message, _ in onward.new], onward.parent) == ([user("onward")], "")
 
-    def test_an_edit_before_that_is_a_branch_from_the_root(self, caller: Caller) -> None:
+    def test_edit_before_the_known_history_is_a_branch_from_the_root(self, caller: Caller) -> None:
         caller.goes_back(41)
         caller.state += [user("edited"), Message("assistant", "mine")]
         opening = caller.says(user("new"), Message("assistant", "yes"))
@@ -400,13 +400,13 @@ class TestALongSession:
         onward = caller.says(user("onward"), None)
         assert ([message for message, _ in onward.new], onward.parent) == ([user("onward")], "")
 
-    def test_the_first_message_said_again_is_no_new_history(self, caller: Caller) -> None:
+    def test_repeated_first_message_starts_no_new_history(self, caller: Caller) -> None:
         caller.says(user("0"), None)
         opening = caller.turn(caller.state, None)
         assert opening.new == ()
         assert opening.parent == ""
 
-    def test_a_parent_that_is_no_longer_known_begins_anew(self, caller: Caller) -> None:
+    def test_message_with_an_unknown_parent_starts_a_new_history(self, caller: Caller) -> None:
         session = caller.sessions[0]
         forgotten = caller.store.open(KEY).read("messages")[0][3]["ctx"]["id"]
         with session.locked():
@@ -416,7 +416,7 @@ class TestALongSession:
         whole = caller.turn([*caller.state[:4], user("late"), user("next"), user("more")], None)
         assert ([message for message, _ in whole.new], whole.parent) == ([user("more")], "")
 
-    def test_history_is_bounded_by_its_size(self) -> None:
+    def test_history_in_memory_is_bounded_by_size(self) -> None:
         with limits(size=1000):
             caller = Caller(MemoryStore())
             for _ in range(9):

@@ -65,7 +65,7 @@ def events(parent: Teller) -> list[dict[str, Any]]:
     return parent.store.open(parent.key).read("events")[0]
 
 
-def test_a_child_begins_ends_and_is_listed(parent: Teller) -> None:
+def test_child_session_starts_ends_and_is_listed(parent: Teller) -> None:
     child = start_child("s", "rev-1", handoff="Look at it.", child_agent="reviewer", **parent.place)
     assert child == Child("rev-1", "reviewer", "s/rev-1", "active")
     done = attach_result(
@@ -110,7 +110,7 @@ def test_an_artifact_is_stored_once_and_counts_as_used(parent: Teller) -> None:
     assert stored.read_bytes() == large
 
 
-def test_children_survive_rebuilding_byte_by_byte(parent: Teller) -> None:
+def test_rebuild_restores_child_files_byte_for_byte(parent: Teller) -> None:
     for name in ("a", "b", "c", "d"):
         start_child("s", name, handoff=f"For {name} \ud800", **parent.place)
     attach_result("s", "a", result="Done.", refs=[REF], artifacts={"x": b"", "y": PATCH}, **parent.place)
@@ -129,7 +129,7 @@ def test_children_survive_rebuilding_byte_by_byte(parent: Teller) -> None:
     assert not event_issues("".join(f"{json.dumps(event)}\n" for event in events(parent)))
 
 
-def test_the_log_says_why_a_child_was_cancelled(parent: Teller) -> None:
+def test_log_records_why_a_child_was_cancelled(parent: Teller) -> None:
     start_child("s", "a", handoff="Go.", **parent.place)
     cancel_child("s", "a", **parent.place)
     last = events(parent)[-1]
@@ -138,7 +138,7 @@ def test_the_log_says_why_a_child_was_cancelled(parent: Teller) -> None:
     }  # fmt: skip
 
 
-def test_a_child_has_a_session_that_the_parent_does_not_read(parent: Teller) -> None:
+def test_parent_does_not_read_the_child_session(parent: Teller) -> None:
     child = start_child("s", "rev-1", handoff="Go.", **parent.place)
     own = KEY._replace(agent=child.agent, session=child.session)
     Teller(parent.store, own).says("canary of the child")
@@ -150,7 +150,7 @@ def test_a_child_has_a_session_that_the_parent_does_not_read(parent: Teller) -> 
         start_child("s", "self", handoff="Go.", child_session="s", **parent.place)
 
 
-def test_what_makes_no_sense_is_a_clear_error_and_writes_nothing(parent: Teller) -> None:
+def test_invalid_child_operation_is_a_clear_error_and_writes_nothing(parent: Teller) -> None:
     start_child("s", "a", handoff="Go.", **parent.place)
     before = hashes(directory_of(parent.store), "**/*")
     with pytest.raises(SettingsError, match="already has a child 'a'"):
@@ -202,7 +202,7 @@ def test_hostile_names_are_refused(parent: Teller, name: str) -> None:
         ({"refs": [{**REF, "more": "x" * LONGEST_TEXT}]}, "list of refs of 'a' has"),
     ],
 )  # fmt: skip
-def test_what_is_too_large_or_malformed_is_refused(parent: Teller, given: dict[str, Any], why: str) -> None:
+def test_oversized_or_malformed_child_data_is_refused(parent: Teller, given: dict[str, Any], why: str) -> None:
     start_child("s", "a", handoff="Go.", **parent.place)
     before = hashes(directory_of(parent.store), "**/*")
     with pytest.raises(CtxwrapError, match=why):
@@ -213,7 +213,7 @@ def test_what_is_too_large_or_malformed_is_refused(parent: Teller, given: dict[s
 
 
 @pytest.mark.parametrize("store", ["files", "memory"])
-def test_a_purged_text_goes_from_what_was_handed_over_and_came_back(tmp_path: Path, store: str) -> None:
+def test_purged_text_is_removed_from_child_inputs_and_results(tmp_path: Path, store: str) -> None:
     place: Store = FileStore(tmp_path) if store == "files" else MemoryStore()
     parent = Teller(place)
     parent.says(SECRET)
@@ -236,7 +236,7 @@ def test_a_purged_text_goes_from_what_was_handed_over_and_came_back(tmp_path: Pa
     parent.chats(1)
 
 
-def test_a_purged_word_that_is_also_a_name_leaves_the_child_whole(tmp_path: Path) -> None:
+def test_purged_word_that_equals_a_name_leaves_the_child_intact(tmp_path: Path) -> None:
     parent = Teller(FileStore(tmp_path))
     for word in ("reviewer", "rev-1", "done", "artifact", "fix.patch", "r1"):
         parent.says(word)
@@ -253,7 +253,7 @@ def test_a_purged_word_that_is_also_a_name_leaves_the_child_whole(tmp_path: Path
     assert children_of("s", **parent.place) == (child,)
 
 
-def test_a_forgotten_memory_goes_from_what_was_handed_over(tmp_path: Path) -> None:
+def test_forgotten_memory_item_is_removed_from_child_inputs(tmp_path: Path) -> None:
     parent = Teller(FileStore(tmp_path))
     parent.says("Hello.", keeps=[item("e-1", SECRET)])
     start_child("s", "a", handoff=f"Know: {SECRET}", **parent.place)
@@ -264,7 +264,7 @@ def test_a_forgotten_memory_goes_from_what_was_handed_over(tmp_path: Path) -> No
     assert (folder(parent) / "a/handoff.md").read_text() == "Know: [forgotten]\n"
 
 
-def test_artifacts_last_as_settings_say(parent: Teller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifact_lifetime_follows_the_settings(parent: Teller, monkeypatch: pytest.MonkeyPatch) -> None:
     lasting = []
     real = type(parent.store.open(KEY).files).save
 
@@ -279,7 +279,7 @@ def test_artifacts_last_as_settings_say(parent: Teller, monkeypatch: pytest.Monk
     assert lasting == [False, True, True]
 
 
-def test_children_and_messages_share_contents(parent: Teller) -> None:
+def test_children_and_messages_share_stored_contents(parent: Teller) -> None:
     output = "a long output " * 200
     call = Message("assistant", "", tool_calls=({"id": "c1", "name": "read", "arguments": "{}"},))
     parent.says("Read it.", call, Message("tool", output, tool_call_id="c1"))

@@ -24,16 +24,16 @@ def told(*clock: datetime) -> list[datetime]:
 
 
 @given(st.lists(st.timedeltas(timedelta(days=-40000), timedelta(days=300)), min_size=1, max_size=8))
-def test_time_never_goes_back(jumps: list[timedelta]) -> None:
+def test_clock_never_goes_back(jumps: list[timedelta]) -> None:
     moments = told(BEGAN, *(BEGAN + jump for jump in jumps))
     assert all(before < after for before, after in pairwise(moments))
 
 
 @pytest.mark.parametrize("future", [datetime(2031, 1, 1, tzinfo=UTC), LAST])
-def test_one_call_in_a_far_future_does_not_keep_the_clock_there(future: datetime) -> None:
+def test_one_call_in_the_far_future_does_not_keep_the_clock_there(future: datetime) -> None:
     moments = told(BEGAN, future, BEGAN + timedelta(days=1), BEGAN + timedelta(days=2))
     assert moments == [BEGAN, future, BEGAN + timedelta(days=1), BEGAN + timedelta(days=2)]
 
 
-def test_the_end_of_time_is_no_error() -> None:
+def test_maximum_datetime_is_no_error() -> None:
     assert told(LAST, LAST, BEGAN) == [LAST] * 3

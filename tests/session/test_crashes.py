@@ -110,7 +110,7 @@ def operations(root: Path) -> int:
 
 
 @pytest.mark.parametrize(("durability", "step"), [("os", 5 * EVERY), ("always", EVERY)])
-def test_a_kill_at_any_system_call_of_three_turns(tmp_path: Path, durability: str, step: int) -> None:
+def test_kill_at_any_system_call_of_three_turns_loses_no_turn(tmp_path: Path, durability: str, step: int) -> None:
     last = operations(tmp_path / "counted")
     deaths = 0
     for number in itertools.count(1, step):
@@ -131,7 +131,7 @@ CODES = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
 
 
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-def test_a_disk_that_refuses_any_write_of_three_turns(tmp_path: Path, for_ever: bool) -> None:
+def test_refused_write_at_any_point_of_three_turns_loses_no_turn(tmp_path: Path, for_ever: bool) -> None:
     with installed(Seam()) as seam:
         turns(tmp_path / "counted", lambda text: None)
     for number in range(1, seam.counts["write"] + 1):
@@ -166,7 +166,7 @@ def cuts(before: bytes, after: bytes) -> list[int]:
     return sorted({len(before), *ends, *(end - 7 for end in ends if end > len(before))})
 
 
-def test_whatever_part_of_an_end_was_written_the_answer_is_there_once(tmp_path: Path) -> None:
+def test_partly_written_turn_end_leaves_the_reply_once(tmp_path: Path) -> None:
     """The streams are written one after the other: of the events nothing is there before all messages are."""
     _, call = begun(tmp_path)
     before = streams(tmp_path)
@@ -196,7 +196,7 @@ def test_whatever_part_of_an_end_was_written_the_answer_is_there_once(tmp_path: 
         assert turn.status == ("ok" if prefix[0] == len(after["messages.jsonl"]) else "cancelled")
 
 
-def test_an_end_of_which_the_disk_keeps_half_is_completed(tmp_path: Path) -> None:
+def test_half_written_turn_end_is_completed(tmp_path: Path) -> None:
     context, call = begun(tmp_path)
     end = {"id": "x", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     call.event(end)
@@ -218,7 +218,7 @@ def test_an_end_of_which_the_disk_keeps_half_is_completed(tmp_path: Path) -> Non
     assert [finding for finding in verify("s", store=tmp_path).findings if finding.severity != "note"] == []
 
 
-def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_path: Path) -> None:
+def test_reply_refused_by_the_disk_is_written_later(tmp_path: Path) -> None:
     context = ClientBinding(store=FileStore(tmp_path), settings=Settings(), session="s")
     calls = []
     for number in range(2):
@@ -233,7 +233,7 @@ def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_pat
     assert "w-0" in open_existing(KEY, tmp_path).memory.items
 
 
-def test_a_turn_whose_opening_the_medium_may_not_have_is_ended_all_the_same(tmp_path: Path) -> None:
+def test_turn_is_ended_after_a_failed_sync_of_its_start(tmp_path: Path) -> None:
     context = ClientBinding(store=FileStore(tmp_path), settings=Settings(durability="always"), session="s")
     body = {"model": "m", "messages": [{"role": "user", "content": "question"}]}
     with installed(Seam(failing("fdatasync", 2, errno.EIO))):  # the first is that of the protocol's words

@@ -78,7 +78,7 @@ def rebuilt(home: Path) -> None:
         session.rebuild()
 
 
-def test_all_of_it_comes_back_byte_for_byte(provider: Provider, home: Path) -> None:
+def test_rebuild_restores_derived_files_byte_for_byte(provider: Provider, home: Path) -> None:
     chatted(provider, home)
     before = context(home)
     names = {"context/facts.jsonl", "context/decisions.jsonl", "context/todo.md", "context/refs.jsonl"}
@@ -92,7 +92,7 @@ def test_all_of_it_comes_back_byte_for_byte(provider: Provider, home: Path) -> N
     assert context(home) == before
 
 
-def test_the_next_turn_heals_what_was_deleted(provider: Provider, home: Path) -> None:
+def test_next_turn_restores_deleted_derived_files(provider: Provider, home: Path) -> None:
     chatted(provider, home, 45)
     shutil.rmtree(directory(home) / "context")
     chatted(provider, home, 45)
@@ -102,7 +102,9 @@ def test_the_next_turn_heals_what_was_deleted(provider: Provider, home: Path) ->
 
 
 @pytest.mark.parametrize("without_checkpoint", [True, False])
-def test_another_process_writes_the_same(provider: Provider, home: Path, without_checkpoint: bool) -> None:
+def test_another_process_writes_the_same_derived_files(
+    provider: Provider, home: Path, without_checkpoint: bool
+) -> None:
     for turns in (30, 33, 36):
         chatted(provider, home, turns)
         if without_checkpoint:
@@ -112,7 +114,7 @@ def test_another_process_writes_the_same(provider: Provider, home: Path, without
     assert context(home) == before
 
 
-def test_every_file_is_what_the_abi_says(provider: Provider, home: Path) -> None:
+def test_derived_files_conform_to_the_abi(provider: Provider, home: Path) -> None:
     chatted(provider, home)
     root = directory(home)
 
@@ -132,7 +134,7 @@ def test_every_file_is_what_the_abi_says(provider: Provider, home: Path) -> None
     assert (index / "current").read_text() == "s\n"
 
 
-def test_what_a_tool_repeats_is_stored_once(provider: Provider, home: Path) -> None:
+def test_repeated_tool_output_is_stored_once(provider: Provider, home: Path) -> None:
     chatted(provider, home)
     outputs = [message for message in messages(home, "s") if message["role"] == "tool"]
     assert len(outputs) > 5
@@ -161,7 +163,7 @@ def test_a_caller_gets_large_contents_back_from_the_log(provider: Provider, home
     assert provider.seen[-1].json["messages"][1]["content"] == large
 
 
-def test_a_large_content_that_is_gone_or_changed_does_not_stop_the_session(provider: Provider, home: Path) -> None:
+def test_missing_or_changed_large_content_does_not_stop_the_session(provider: Provider, home: Path) -> None:
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
     large = "an important letter " * 2000
 
@@ -195,7 +197,7 @@ def test_rules_are_part_of_the_log(provider: Provider, home: Path) -> None:
     assert context(home) == before
 
 
-def test_a_store_in_memory_derives_the_same(provider: Provider, home: Path) -> None:
+def test_memory_store_derives_the_same_files(provider: Provider, home: Path) -> None:
     store = MemoryStore()
     for place in (store, home):
         provider.answer = answers

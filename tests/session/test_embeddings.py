@@ -98,7 +98,7 @@ def talking_of_a_ship(store: Store, embedding: Embedding | None) -> Talk:
     return talk
 
 
-def test_what_was_meant_is_found_by_no_word_of_it(store: Store) -> None:
+def test_message_is_found_by_meaning_without_a_common_word(store: Store) -> None:
     talk = talking_of_a_ship(store, ByWord)
     best = talk.finds("Vessel?").chosen[0]
     assert (best.number, best.text, best.reasons[0]) == (41, "Tomorrow the ship leaves.", "meaning")
@@ -142,7 +142,7 @@ DAMAGES = st.tuples(st.just("damage meaning"), st.floats(0, 0.999), st.floats(0,
 
 @given(st.lists(st.one_of(STEPS, STEPS, MODELS, DAMAGES), max_size=14), TEXTS, st.sampled_from([4, 8, 64]),
        st.sampled_from([1, 5, 40]))  # fmt: skip
-def test_what_is_found_is_what_vectors_made_at_once_find(
+def test_incremental_vectors_find_what_vectors_made_at_once_find(
     steps: list[tuple[Any, ...]], query: str, segment: int, unsaved: int
 ) -> None:
     with TemporaryDirectory() as root, small(segment=segment, unsaved=unsaved), silence():
@@ -162,7 +162,7 @@ def silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def test_no_model_is_loaded_before_there_is_a_question_and_then_once(store: Store) -> None:
+def test_embedding_model_is_loaded_once_at_the_first_query(store: Store) -> None:
     model = Counted()
     talk = talking_of_a_ship(store, model.loaded)
     assert model.loads == 0
@@ -173,7 +173,7 @@ def test_no_model_is_loaded_before_there_is_a_question_and_then_once(store: Stor
     assert model.loads == 1
 
 
-def test_only_what_is_new_is_embedded(store: Store) -> None:
+def test_only_new_messages_are_embedded(store: Store) -> None:
     with small():
         model = Counted()
         talk = talking_of_a_ship(store, model.loaded)
@@ -190,7 +190,7 @@ def test_only_what_is_new_is_embedded(store: Store) -> None:
         assert model.texts[-1] == "Brew?"
 
 
-def test_much_is_embedded_bit_by_bit_and_counts_when_all_is(store: Store) -> None:
+def test_many_messages_are_embedded_in_steps_and_used_when_complete(store: Store) -> None:
     with small(at_once=2000):
         model = Counted()
         filled(store, 150).says(user("Tomorrow the ship leaves."), answer="I see.")
@@ -208,7 +208,7 @@ def test_much_is_embedded_bit_by_bit_and_counts_when_all_is(store: Store) -> Non
         assert max(embedded) < 2000 + 32 * 50
 
 
-def test_vectors_of_another_model_are_made_anew(store: Store) -> None:
+def test_vectors_of_another_model_are_recomputed(store: Store) -> None:
     with small():
         talk = talking_of_a_ship(store, ByWord)
         talk.finds("Vessel?")
@@ -221,7 +221,7 @@ def test_vectors_of_another_model_are_made_anew(store: Store) -> None:
         assert found(talk, "Vessel?") == expected(log, "Vessel?", 43, embedder=ByWord())
 
 
-def test_who_has_no_model_leaves_vectors_alone(store: Store) -> None:
+def test_client_without_a_model_leaves_vectors_unchanged(store: Store) -> None:
     with small():
         talking_of_a_ship(store, ByWord).finds("Vessel?")
         log = store.open(KEY)
@@ -233,9 +233,7 @@ def test_who_has_no_model_leaves_vectors_alone(store: Store) -> None:
 
 @pytest.mark.parametrize("embedding", [None, ByWord])
 @pytest.mark.parametrize("secret", [57, 61, 64])
-def test_nothing_of_a_purged_message_is_left_in_any_file(
-    tmp_path: Path, secret: int, embedding: Embedding | None
-) -> None:
+def test_purged_message_leaves_no_vector_in_any_file(tmp_path: Path, secret: int, embedding: Embedding | None) -> None:
     """Whoever purges it, and wherever in a segment of eight it stands."""
     with small():
         talk = filled(FileStore(tmp_path), secret - 1, ByWord)
@@ -266,7 +264,7 @@ def _saved(text: str) -> dict[int, bytes]:
     return vectors.unsaved()
 
 
-def test_a_process_that_is_behind_does_not_undo_what_another_saved(tmp_path: Path) -> None:
+def test_outdated_process_does_not_overwrite_newer_vectors(tmp_path: Path) -> None:
     with small():
         filled(FileStore(tmp_path), 40)
         slow, fast = (Talk(FileStore(tmp_path), embedding=ByWord) for _ in range(2))
@@ -295,26 +293,26 @@ def unloadable() -> Embedder:
     ],
     ids=["unloadable", "none", "always", "questions", "messages"],
 )
-def test_whatever_the_model_does_words_are_found(store: Store, embedding: Embedding) -> None:
+def test_search_by_words_works_whatever_the_embedding_model_does(store: Store, embedding: Embedding) -> None:
     talk = talking_of_a_ship(store, embedding)
     with silence():
         for _ in range(3):
             assert found(talk, "Vessel? lighthouse") == expected(store.open(KEY), "Vessel? lighthouse", 43)
 
 
-def test_a_message_that_cannot_be_embedded_hides_no_other(store: Store) -> None:
+def test_message_that_cannot_be_embedded_hides_no_other_message(store: Store) -> None:
     talk = talking_of_a_ship(store, lambda: FailsAt(lambda text: "lighthouse" in text))
     assert talk.finds("Vessel?").chosen[0].number == 41
 
 
-def test_a_model_that_fails_is_named_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_embedding_model_is_reported_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     talk = talking_of_a_ship(store, unloadable)
     for _ in range(3):
         talk.finds("lighthouse")
     assert caplog.text.count("the table is damaged") == 1
 
 
-def test_what_a_crash_left_is_collected(tmp_path: Path) -> None:
+def test_vector_files_left_by_a_crash_are_collected(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     talk = talking_of_a_ship(store, ByWord)
     talk.finds("Vessel?")
@@ -327,11 +325,11 @@ def test_what_a_crash_left_is_collected(tmp_path: Path) -> None:
     assert [each.name for each in collected.files] == [f"{CACHE}/.meaning-0.new"]
 
 
-def test_without_the_setting_there_is_no_model() -> None:
+def test_no_embedding_model_is_used_without_the_setting() -> None:
     assert embedding_for(Settings())() is None
 
 
-def test_who_does_not_use_it_imports_nothing_of_it() -> None:
+def test_embedding_library_is_not_imported_unless_used() -> None:
     code = (
         "import sys\n"
         "from tests.session.test_search import MemoryStore, filled\n"
@@ -342,7 +340,7 @@ def test_who_does_not_use_it_imports_nothing_of_it() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_extra_finds_what_was_meant(store: Store) -> None:
+def test_embedding_extra_finds_messages_by_meaning(store: Store) -> None:
     pytest.importorskip("wordllama")
     settings = Settings(embeddings=True)
     talk = filled(store, 60, embedding_for(settings))

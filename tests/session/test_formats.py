@@ -46,12 +46,12 @@ def damage(home: Path) -> list[str]:
     return [finding.what for finding in ctxwrap.verify("s", store=home).findings if finding.severity == "damage"]
 
 
-def test_there_is_a_session_of_every_earlier_format() -> None:
+def test_sample_session_exists_for_every_earlier_format() -> None:
     assert sorted(path.name for path in WRITTEN.iterdir()) == [str(format) for format in range(FORMAT)]
 
 
 @pytest.mark.parametrize("format", range(FORMAT))
-def test_a_session_of_an_earlier_format_goes_on(format: int, home: Path, provider: Provider) -> None:
+def test_session_of_an_earlier_format_continues(format: int, home: Path, provider: Provider) -> None:
     directory = session_of(format, home)
     upgrade = CliRunner().invoke(main, ["upgrade", "s", "--store", str(home)])
     assert upgrade.output == "1 of 1 sessions were upgraded\n"
@@ -64,7 +64,7 @@ def test_a_session_of_an_earlier_format_goes_on(format: int, home: Path, provide
     assert json.loads((directory / "meta.json").read_text())["format"] == FORMAT
 
 
-def test_the_packs_and_events_of_format_2_are_told_as_they_were(home: Path) -> None:
+def test_packs_and_events_of_format_2_are_read_unchanged(home: Path) -> None:
     session_of(2, home)
     written = [line for line in (WRITTEN / "2/events.jsonl").read_text().splitlines() if '"context.' in line]
     view = pack_of(FileStore(home), KEY, 1)
@@ -76,9 +76,7 @@ def test_the_packs_and_events_of_format_2_are_told_as_they_were(home: Path) -> N
     assert [each.event_type for each in evidence.events[:-1]] == [json.loads(line)["type"] for line in written]
 
 
-def test_a_session_without_a_number_is_read_as_it_is_and_gets_one_with_the_first_write(
-    home: Path, provider: Provider
-) -> None:
+def test_session_without_a_format_number_gets_one_at_its_first_write(home: Path, provider: Provider) -> None:
     directory = session_of(1, home)
     before = (directory / "meta.json").read_bytes()
     assert FileStore(home).open(KEY).read("messages")[0]
@@ -89,7 +87,7 @@ def test_a_session_without_a_number_is_read_as_it_is_and_gets_one_with_the_first
 
 
 @pytest.mark.parametrize(("format", "remedy"), [(0, "ctxwrap upgrade"), (FORMAT + 1, "newer ctxwrap")])
-def test_a_caller_is_told_that_a_format_is_not_read(home: Path, provider: Provider, format: int, remedy: str) -> None:
+def test_unsupported_format_is_reported_to_the_caller(home: Path, provider: Provider, format: int, remedy: str) -> None:
     directory = session_of(min(format, 1), home)
     if format:
         (directory / "meta.json").write_text(json.dumps({**KEY._asdict(), "format": format}))
@@ -109,7 +107,7 @@ def test_a_newer_session_is_not_upgraded(home: Path) -> None:
     assert (result.exit_code, "newer ctxwrap" in result.output) == (1, True)
 
 
-def test_an_upgrade_does_not_make_damage_good(home: Path) -> None:
+def test_upgrade_does_not_hide_damage(home: Path) -> None:
     directory = session_of(0, home)
     stream = directory / "messages.jsonl"
     stream.write_bytes(stream.read_bytes().replace(b"Hello, Ada.", b"Hello, Eve."))
@@ -118,7 +116,7 @@ def test_an_upgrade_does_not_make_damage_good(home: Path) -> None:
     assert said(home) == ["My name is Ada."]
 
 
-def test_an_upgrade_that_was_interrupted_can_be_done_again(home: Path) -> None:
+def test_interrupted_upgrade_can_be_repeated(home: Path) -> None:
     directory = session_of(0, home)
     stream = directory / "messages.jsonl"
     stream.write_bytes(upgraded(stream.read_bytes()))

@@ -118,7 +118,7 @@ def test_a_dry_run_is_the_default_and_changes_nothing(told: Teller) -> None:
     assert everything(place) == before
 
 
-def test_collecting_removes_just_that(told: Teller) -> None:
+def test_collection_removes_exactly_what_the_dry_run_lists(told: Teller) -> None:
     place = directory_of(told.store)
     before, expected = everything(place), set(names(collect_garbage("s", now=LATER, **told.place)))
     report = collected(told)
@@ -128,7 +128,7 @@ def test_collecting_removes_just_that(told: Teller) -> None:
     assert names(collected(told)) == []
 
 
-def test_the_session_goes_on_and_rebuilding_brings_derived_files_back(told: Teller) -> None:
+def test_session_continues_and_rebuild_restores_derived_files_after_collection(told: Teller) -> None:
     place = directory_of(told.store)
     chunk = chunk_of(place)
     derived = hashes(place, chunk, "context/*.jsonl", "context/*/index.jsonl", "context/child/**/*", "latest.md")
@@ -148,14 +148,14 @@ def test_the_session_goes_on_and_rebuilding_brings_derived_files_back(told: Tell
 
 
 @pytest.mark.parametrize("age", [timedelta(0), timedelta(hours=23)])
-def test_what_is_young_stays(told: Teller, age: timedelta) -> None:
+def test_young_files_are_not_collected(told: Teller, age: timedelta) -> None:
     report = collected(told, utc_now() + age)
     left = [name for name in names(report) if age or not name.startswith("raw/")]
     assert left == names(report)
     assert not [name for name in left if "pack" in name or "chunk" in name]
 
 
-def test_a_content_comes_back_to_dedup_when_it_is_used_again(told: Teller) -> None:
+def test_content_returns_to_dedup_when_it_is_used_again(told: Teller) -> None:
     place = directory_of(told.store)
     other = Message("tool", "another output " * 200, tool_call_id="c1")
     told.says("And this?", CALL, other)
@@ -173,7 +173,7 @@ def test_a_content_comes_back_to_dedup_when_it_is_used_again(told: Teller) -> No
     assert link.samefile(place / "raw" / link.name)
 
 
-def test_what_a_pack_or_ref_names_stays(told: Teller) -> None:
+def test_contents_named_by_a_pack_or_ref_are_kept(told: Teller) -> None:
     place = directory_of(told.store)
     chunk, link = chunk_of(place), f"context/dedup/blob/{blob_name(OUTPUT.text.encode())[0]}"
     put(place, "context/gc.policy", b"dedup_min_refs=9\nswap_ttl=1s\npack_ttl=0\n")
@@ -182,7 +182,7 @@ def test_what_a_pack_or_ref_names_stays(told: Teller) -> None:
     assert not {chunk, link, "context/pack.json"} & set(names(collected(told)))
 
 
-def test_the_only_copy_of_a_content_stays(told: Teller) -> None:
+def test_only_copy_of_a_content_is_kept(told: Teller) -> None:
     place = directory_of(told.store)
     name = blob_name(OUTPUT.text.encode())[0]
     (place / "raw" / name).unlink()
@@ -193,7 +193,7 @@ def test_the_only_copy_of_a_content_stays(told: Teller) -> None:
     assert (place / "context/dedup/blob" / name).exists()
 
 
-def test_a_damaged_log_may_refer_to_anything(told: Teller) -> None:
+def test_damaged_log_keeps_all_contents(told: Teller) -> None:
     place = directory_of(told.store)
     lines = (place / "messages.jsonl").read_bytes().splitlines(keepends=True)
     (place / "messages.jsonl").write_bytes(b"".join([*lines[:2], lines[2].replace(b"sha256-", b"shA256-"), *lines[3:]]))
@@ -203,13 +203,13 @@ def test_a_damaged_log_may_refer_to_anything(told: Teller) -> None:
     assert hashes(place, *TRUTH) == before
 
 
-def test_what_a_crash_cut_short_may_refer_to_a_content(told: Teller) -> None:
+def test_torn_record_keeps_the_contents_it_may_refer_to(told: Teller) -> None:
     place = directory_of(told.store)
     put(place, "events.jsonl.torn-1-00000000", f'{{"ctx": {{"blob": {{"id": "{blob_name(ORPHAN)[0]}"'.encode())
     assert f"raw/{blob_name(ORPHAN)[0]}" not in names(collected(told))
 
 
-def test_only_leftovers_of_our_own_files_go(told: Teller) -> None:
+def test_only_leftovers_of_ctxwrap_files_are_collected(told: Teller) -> None:
     place = directory_of(told.store)
     ours = ["context/.facts.jsonl.new", "context/.pack.md.new", "context/swap/.index.jsonl.new", "raw/.sha256-0.new"]
     theirs = ["context/pinned/.note.new", "context/.gc.policy.new", "context/.budget.new", ".checkpoint.new"]
@@ -257,13 +257,13 @@ def test_a_hostile_policy_removes_nothing_and_says_what_to_write(told: Teller, t
     assert everything(place) == before
 
 
-def test_a_policy_that_is_no_text_is_refused(told: Teller) -> None:
+def test_undecodable_policy_is_refused(told: Teller) -> None:
     put(directory_of(told.store), "context/gc.policy", b"\xff\xfe")
     with pytest.raises(SettingsError, match="not UTF-8 text"):
         collected(told)
 
 
-def test_the_default_policy_is_the_documents_example() -> None:
+def test_default_policy_equals_the_documented_example() -> None:
     example = "pack_ttl=1d\nswap_ttl=30d\ndedup_min_refs=1\nkeep_messages=1\nkeep_events=1\n"
     assert policy_in(example) == policy_in("") == Policy()
     assert set(gc._READERS) == {field.name for field in fields(Policy)}
@@ -273,7 +273,7 @@ def test_the_default_policy_is_the_documents_example() -> None:
 
 
 @given(st.text() | st.lists(st.sampled_from([*HOSTILE, "pack_ttl=1d", "swap_ttl=0", "=", "#"])).map("\n".join))
-def test_any_text_is_a_policy_or_a_clear_error(text: str) -> None:
+def test_arbitrary_text_is_a_policy_or_a_clear_error(text: str) -> None:
     with suppress(SettingsError):
         policy = policy_in(text)
         assert policy.keep_messages
@@ -281,7 +281,7 @@ def test_any_text_is_a_policy_or_a_clear_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("linked", ["context", "context/swap", "context/swap/chunk", "context/dedup", "raw"])
-def test_nothing_behind_a_link_is_touched(told: Teller, tmp_path: Path, linked: str) -> None:
+def test_files_behind_a_link_are_not_touched(told: Teller, tmp_path: Path, linked: str) -> None:
     place, outside = directory_of(told.store), tmp_path / "outside"
     (place / linked).rename(outside)
     (place / linked).symlink_to(outside)
@@ -292,7 +292,7 @@ def test_nothing_behind_a_link_is_touched(told: Teller, tmp_path: Path, linked: 
 
 
 @pytest.mark.parametrize("target", ["..", "../..", "../../raw", "/etc"])
-def test_a_link_to_the_truth_is_not_followed(told: Teller, target: str) -> None:
+def test_link_to_the_log_is_not_followed(told: Teller, target: str) -> None:
     place = directory_of(told.store)
     put(place, "context/gc.policy", b"swap_ttl=1s\n")
     for chunk in chunks_of(place):
@@ -310,7 +310,7 @@ def test_a_link_to_the_truth_is_not_followed(told: Teller, target: str) -> None:
     assert not [name for name in names(report) if "chunk" in name or "0000" in name]
 
 
-def test_chunks_that_are_more_than_a_reference_stay(told: Teller) -> None:
+def test_swap_chunks_that_are_no_plain_reference_are_kept(told: Teller) -> None:
     place = directory_of(told.store)
     digits = "ab" * 32
     name = f"context/swap/chunk/sha256-{digits[:56]}"
@@ -334,7 +334,7 @@ def test_children_are_never_collected(told: Teller) -> None:
     assert hashes(place, "context/child/**/*", "context/child/**/.*") == before
 
 
-def test_collecting_while_others_append_loses_nothing(told: Teller) -> None:
+def test_collection_during_appends_loses_no_record(told: Teller) -> None:
     place, store = directory_of(told.store), told.store
     put(place, "context/gc.policy", b"pack_ttl=1s\nswap_ttl=1s\ndedup_min_refs=999\n")
     wrong: list[BaseException] = []
@@ -374,7 +374,7 @@ def test_collecting_while_others_append_loses_nothing(told: Teller) -> None:
     assert not [line for stream in ("messages", "events") for line in fresh.log.lines(stream) if line.fault]
 
 
-def test_a_collector_that_dies_leaves_a_session_that_goes_on(told: Teller) -> None:
+def test_killed_collector_leaves_a_usable_session(told: Teller) -> None:
     code = (
         "import os, sys\n"
         "from ctxwrap.session.gc import collect_garbage\n"
@@ -396,7 +396,7 @@ def test_a_collector_that_dies_leaves_a_session_that_goes_on(told: Teller) -> No
     assert collected(told).files
 
 
-def test_what_cannot_be_removed_is_said(told: Teller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_removed_are_reported(told: Teller, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.unlink
 
     def refuse(name: str, **how: Any) -> None:
@@ -411,7 +411,7 @@ def test_what_cannot_be_removed_is_said(told: Teller, monkeypatch: pytest.Monkey
     assert files["context/pack.json"].removed
 
 
-def test_a_session_in_memory_is_collected_too() -> None:
+def test_session_in_a_memory_store_is_collected() -> None:
     teller = Teller(MemoryStore())
     teller.chats(50)
     files = teller.store.open(KEY).files
@@ -424,7 +424,7 @@ def test_a_session_in_memory_is_collected_too() -> None:
     assert len(files.entries("context/swap/chunk")) == 1
 
 
-def test_a_session_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_collection_does_not_create_a_missing_session(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         collect_garbage("nobody", store=tmp_path)
     with pytest.raises(NotFound):
@@ -432,6 +432,6 @@ def test_a_session_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_another_tenant_nothing_is_seen(told: Teller) -> None:
+def test_collection_sees_no_file_of_another_tenant(told: Teller) -> None:
     with pytest.raises(NotFound):
         collect_garbage("s", store=told.store, tenant="other", now=NOW)

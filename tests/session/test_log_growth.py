@@ -13,7 +13,7 @@ MOST = 5.5
 """Bytes of the log for each that the user or the model wrote."""
 
 
-def test_the_log_grows_in_proportion_to_what_is_said(provider: Provider, home: Path) -> None:
+def test_log_size_grows_linearly_with_the_messages(provider: Provider, home: Path) -> None:
     chat, said = Chat(provider, FileStore(home)), [0]
 
     def answer(ask: Ask) -> Answer:

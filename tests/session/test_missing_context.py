@@ -114,13 +114,15 @@ def test_a_question_is_flagged_shown_asked_and_settled(chat: Chat, home: Path) -
 
 
 @pytest.mark.parametrize("snapshot", ["full", "delta"])
-def test_a_list_is_the_whole_list_in_both_protocols(provider: Provider, home: Path, snapshot: str) -> None:
+def test_new_missing_list_replaces_the_previous_list_in_both_protocols(
+    provider: Provider, home: Path, snapshot: str
+) -> None:
     chat = Chat(provider, home, snapshot=snapshot)
     chat.say("one", [ask("A?"), ask("B?")])
     assert [each for each, _ in open_now(chat.say("two", [ask("B?"), ask("C?")]))] == ["B?", "C?"]
 
 
-def test_a_missing_file_is_told_once_and_resolved_when_it_is_sent(
+def test_missing_file_is_reported_once_and_resolved_when_it_is_sent(
     provider: Provider, home: Path, tmp_path: Path
 ) -> None:
     manifest = working_set(tmp_path / "files", {"a.md": "here"}, {"gone.md": 1.0})
@@ -134,7 +136,7 @@ def test_a_missing_file_is_told_once_and_resolved_when_it_is_sent(
     assert told(home) == ["detected", "resolved"]
 
 
-def test_a_pinned_text_without_room_is_missing(provider: Provider, home: Path) -> None:
+def test_pinned_text_over_budget_is_missing_context(provider: Provider, home: Path) -> None:
     chat = Chat(provider, home, budget=2000)
     chat.say("Hello.")
     pinned = FileStore(home).open(KEY).directory / "context" / "pinned"
@@ -146,7 +148,7 @@ def test_a_pinned_text_without_room_is_missing(provider: Provider, home: Path) -
     assert open_now(chat.say("Go on.")) == []
 
 
-def test_a_turn_that_broke_off_changes_nothing(provider: Provider, home: Path) -> None:
+def test_truncated_reply_changes_no_question(provider: Provider, home: Path) -> None:
     chat = Chat(provider, home)
     chat.say("one", [ask()])
     chat.model.missing = []
@@ -173,7 +175,7 @@ def test_streams_and_async_flag_questions_as_well(provider: Provider, home: Path
     assert told(home) == ["detected", "resolved", "detected", "requested"]
 
 
-def test_a_turn_settles_only_what_it_was_shown(chat: Chat, home: Path) -> None:
+def test_turn_settles_only_the_questions_it_was_shown(chat: Chat, home: Path) -> None:
     chat.say("one", [ask("A?"), ask("B?")])
     stream = chat.say("two", [ask("A?")], stream=True)
     chat.say("three", [ask("A?"), ask("B?"), ask("C?")])
@@ -181,7 +183,7 @@ def test_a_turn_settles_only_what_it_was_shown(chat: Chat, home: Path) -> None:
     assert [each.question for each in ctxwrap.open_session("s", store=home).missing()] == ["A?", "C?"]
 
 
-def test_what_a_smaller_request_leaves_out_is_missing() -> None:
+def test_texts_left_out_of_a_smaller_request_are_missing_context() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     runtime = Runtime(4, "2026-02-20T18:45:12.000001Z", "2026-02-20T18:30:00.000000Z")
     pinned = (SourcedText("context/pinned/a.md", "word " * 400),)
@@ -199,7 +201,7 @@ QUESTIONS = st.lists(st.sampled_from([f"Question {at}?" for at in range(6)]), ma
 
 @given(st.lists(st.none() | QUESTIONS, max_size=5))
 @settings(max_examples=20)
-def test_live_replay_and_checkpoint_are_one(lists: Sequence[list[str] | None]) -> None:
+def test_live_replayed_and_checkpoint_state_are_equal(lists: Sequence[list[str] | None]) -> None:
     store, last = MemoryStore(), list[str]()
     with Provider() as provider:
         chat = Chat(provider, store)
@@ -234,7 +236,9 @@ MEANT: list[tuple[Any, list[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("written", "meant"), MEANT, ids=[json.dumps(each)[:30] for each, _ in MEANT])
-def test_what_a_model_means_by_its_list(chat: Chat, written: Any, meant: list[tuple[str, str]]) -> None:
+def test_missing_list_written_in_other_forms_is_understood(
+    chat: Chat, written: Any, meant: list[tuple[str, str]]
+) -> None:
     chat.say("one", [ask(severity="high")])
     turn = ctxwrap.turn_of(chat.say("two", written))
     assert turn is not None
@@ -242,7 +246,7 @@ def test_what_a_model_means_by_its_list(chat: Chat, written: Any, meant: list[tu
     assert sorted((each.question, each.severity) for each in turn.report.missing) == sorted(meant)
 
 
-def test_a_list_that_is_cut_off_costs_no_memory(provider: Provider, home: Path) -> None:
+def test_truncated_missing_list_costs_no_memory_item(provider: Provider, home: Path) -> None:
     chat = Chat(provider, home)
     chat.say("one", [ask()])
     inner, chat.model.missing = chat.model, [ask("Other?")]
@@ -254,7 +258,7 @@ def test_a_list_that_is_cut_off_costs_no_memory(provider: Provider, home: Path) 
     assert ctxwrap.turn_of(reply).report.reading in ("repaired", "partial")  # type: ignore[union-attr]
 
 
-def test_hostile_words_are_data(chat: Chat, home: Path) -> None:
+def test_hostile_question_text_is_treated_as_data(chat: Chat, home: Path) -> None:
     chat.say("one", [ask(FORGED, needed_for=FORGED, severity="blocking")])
     reply = chat.say("two")
     assert chat.model.shown[-1] == [{"question": FORGED, "severity": "blocking"}]
@@ -271,7 +275,7 @@ def test_hostile_words_are_data(chat: Chat, home: Path) -> None:
     assert list(faults_in(envelope_of("s", store=home, target="model"))) == []
 
 
-def test_a_policy_is_about_questions_as_well(provider: Provider, home: Path) -> None:
+def test_redaction_applies_to_questions(provider: Provider, home: Path) -> None:
     chat = Chat(provider, home, redaction=ctxwrap.Redaction())
     reply = chat.say("one", [ask("Is ada@example.org right?", needed_for="a mail to ada@example.org")])
     assert files_with(home, "ada@example.org") == []
@@ -280,7 +284,7 @@ def test_a_policy_is_about_questions_as_well(provider: Provider, home: Path) -> 
     assert told(home) == ["detected"], "the same words are the same question"
 
 
-def test_the_practice_model_flags_what_it_was_not_told(provider: Provider, home: Path) -> None:
+def test_practice_model_flags_missing_context(provider: Provider, home: Path) -> None:
     chat = Chat(provider, home)
     provider.answer = PracticeModel()
     assert open_now(chat.say("What is my name?")) == [("What is my name?", "open")]
@@ -296,7 +300,7 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-def test_what_is_missing_is_resolved_or_declined_by_hand(chat: Chat, home: Path) -> None:
+def test_missing_context_is_resolved_or_declined_by_hand(chat: Chat, home: Path) -> None:
     chat.say("one", [ask("A?"), ask("B?")])
     first, second = ctxwrap.open_session("s", store=home).missing()
     ctxwrap.resolve_missing("s", first.id, note="A it is", store=home)
@@ -314,14 +318,14 @@ def test_what_is_missing_is_resolved_or_declined_by_hand(chat: Chat, home: Path)
         ctxwrap.resolve_missing("s", first.id, status="open", store=home)  # type: ignore[arg-type]
 
 
-def test_no_turn_is_made_of_it(chat: Chat, home: Path) -> None:
+def test_resolving_missing_context_adds_no_turn(chat: Chat, home: Path) -> None:
     chat.say("one", [ask("A?")])
     (missing,) = ctxwrap.open_session("s", store=home).missing()
     ctxwrap.resolve_missing("s", missing.id, store=home)
     assert len(json.loads(command("show", "s", "--store", str(home), "--json").output)["turns"]) == 1
 
 
-def test_the_command_lists_and_settles(chat: Chat, home: Path) -> None:
+def test_missing_command_lists_and_settles_questions(chat: Chat, home: Path) -> None:
     place = ("--store", str(home))
     assert "no session" in command("missing", "s", *place).output
     chat.say("Hello.")
@@ -342,7 +346,7 @@ def test_the_command_lists_and_settles(chat: Chat, home: Path) -> None:
     assert command("missing", "s", "--resolve", "a", "--decline", "b", *place).exit_code == 2
 
 
-def test_a_pack_tells_what_was_missing_in_its_turn(chat: Chat, home: Path) -> None:
+def test_pack_shows_the_missing_context_of_its_turn(chat: Chat, home: Path) -> None:
     chat.say("one", [ask()])
     chat.say("two", [])
     chat.say("three", [ask("Later?")])
@@ -365,7 +369,7 @@ def test_a_pack_tells_what_was_missing_in_its_turn(chat: Chat, home: Path) -> No
 # --- forgetting -----------------------------------------------------------------------------------------
 
 
-def test_the_questions_of_a_purged_turn_go(chat: Chat, home: Path) -> None:
+def test_questions_of_a_purged_turn_are_removed(chat: Chat, home: Path) -> None:
     chat.say("Keep this.", [ask("B?")])
     chat.say("About the fish.", [ask("B?"), ask(severity="blocking", needed_for="eating swordfish", asked="user")])
     chat.say("Go on.")
@@ -390,7 +394,7 @@ def test_a_question_of_a_turn_purged_while_it_runs_is_not_kept(chat: Chat, home:
     assert ctxwrap.open_session("s", store=home).missing() == ()
 
 
-def test_a_purged_word_takes_nothing_else_with_it(chat: Chat, home: Path) -> None:
+def test_purged_word_removes_no_other_question(chat: Chat, home: Path) -> None:
     chat.say("Hello.", [ask(severity="high", asked="user")])
     for word in ("high", "model", "s", "requested"):
         chat.say(word)
@@ -410,7 +414,7 @@ def evidence(home: Path, turn: int | None = None, target: str = "model") -> Evid
     return found
 
 
-def test_evidence_is_made_of_what_the_log_says(chat: Chat, home: Path) -> None:
+def test_evidence_is_derived_from_the_log(chat: Chat, home: Path) -> None:
     chat.say("one", [ask(severity="high", needed_for="booking")])
     chat.say("two", [ask(asked="user")])
     chat.say("three", [])
@@ -430,7 +434,7 @@ def test_evidence_is_made_of_what_the_log_says(chat: Chat, home: Path) -> None:
     assert statuses == [["open"], ["requested"], ["resolved"], ["open"]]
 
 
-def test_evidence_tells_no_words_to_whom_they_are_not_for(chat: Chat, home: Path) -> None:
+def test_evidence_export_hides_the_texts_of_questions(chat: Chat, home: Path) -> None:
     chat.say("one", [ask(severity="blocking", needed_for="eating swordfish")])
     chat.say("two", [ask(asked="user")])
     (missing,) = ctxwrap.open_session("s", store=home).missing()

@@ -22,7 +22,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @given(st.lists(st.sampled_from(ORIGINS)), st.integers(1, 4))
-def test_no_message_is_trusted_more_than_it_may_be(given_: list[Origin], most: int) -> None:
+def test_merged_origins_never_gain_trust(given_: list[Origin], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ctxwrap.session.branch._RUNS", most)
         origins = Origins()
@@ -49,7 +49,7 @@ def session_with(*messages: tuple[Message, dict[str, Any]]) -> Session:
     return again
 
 
-def test_an_answer_without_an_origin_may_be_made_of_all_before_it() -> None:
+def test_reply_without_an_origin_has_the_least_trusted_earlier_origin() -> None:
     """Earlier versions wrote none, and neither does whoever writes a line by hand."""
     answer = Message("assistant", "So it is.")
     past = session_with(
@@ -66,7 +66,7 @@ def test_an_answer_without_an_origin_may_be_made_of_all_before_it() -> None:
 
 
 @pytest.mark.parametrize("events", [[], [{"type": "delta", "run": "t", "text": " it is", "origin": "tool"}]])
-def test_what_a_dead_process_had_said_is_what_it_was_made_of(events: list[dict[str, Any]]) -> None:
+def test_partial_reply_of_a_dead_process_keeps_its_origin(events: list[dict[str, Any]]) -> None:
     store = MemoryStore()
     session, runtime = Session(KEY, store.open(KEY)), {"round": 1, "datetime": NOW.isoformat(), "startup_at": "x"}
     start = {"type": "start", "run": "t", "runtime": runtime, "origin": "assistant" if events else "tool"}

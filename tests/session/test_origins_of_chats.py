@@ -38,7 +38,7 @@ def assert_not_core(chat: Chat) -> None:
 
 
 @WAYS
-def test_what_a_model_writes_that_saw_nothing_foreign_is_core(api: str, streamed: bool) -> None:
+def test_item_from_a_turn_without_foreign_text_may_be_core(api: str, streamed: bool) -> None:
     chat = chat_of(api, streamed)
     for _ in range(2):
         chat.ask(user("Hello."), model=writing("The user likes rye"))
@@ -47,7 +47,7 @@ def test_what_a_model_writes_that_saw_nothing_foreign_is_core(api: str, streamed
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(("api", "name"), [(api, name) for api, kinds in FETCHED.items() for name in kinds])
-def test_a_reply_that_used_a_tool_of_the_provider_writes_no_core(api: str, name: str, streamed: bool) -> None:
+def test_reply_that_used_a_provider_tool_writes_no_core_item(api: str, name: str, streamed: bool) -> None:
     chat = chat_of(api, streamed)
     chat.ask(user("Look it up."), model=writing(POISON), fetched=FETCHED[api][name])
     assert_not_core(chat)
@@ -63,14 +63,14 @@ def test_a_reply_that_used_a_tool_of_the_provider_writes_no_core(api: str, name:
         {"tools": [{"type": "browser_search"}]},
     ],
 )
-def test_a_search_that_need_not_be_told_counts_as_one(body: Body) -> None:
+def test_implicit_provider_search_counts_as_a_tool_use(body: Body) -> None:
     adapter = APIS["chat"].adapter
     usual = {"web_search_options": None, "tools": [{"type": "function"}]}
     assert [adapter.rewriter(each, PlainStream).reply.fetched for each in (usual, {**usual, **body})] == [False, True]
 
 
 @WAYS
-def test_a_childs_result_does_not_become_core(api: str, streamed: bool) -> None:
+def test_child_result_does_not_become_core(api: str, streamed: bool) -> None:
     chat = chat_of(api, streamed)
     chat.ask(user("Hello."), model=NOTHING)
     chat.child("web", f"The page says: {POISON}")
@@ -88,7 +88,7 @@ def test_a_document_beside_the_users_words_does_not_become_core(api: str, stream
 
 @WAYS
 @pytest.mark.parametrize("history", ["log", "caller"])
-def test_a_paraphrase_of_what_memory_has_from_a_tool_is_the_tools(api: str, streamed: bool, history: str) -> None:
+def test_paraphrase_of_a_tool_memory_item_has_origin_tool(api: str, streamed: bool, history: str) -> None:
     """The tool's words are out of sight: the model sees memory alone."""
     chat = chat_of(api, streamed, history=history, history_tokens=1, retrieval=False)
     chat.ask(user("Look it up."), *tool_used(api, POISON), model=writing(POISON))
@@ -97,7 +97,7 @@ def test_a_paraphrase_of_what_memory_has_from_a_tool_is_the_tools(api: str, stre
 
 
 @WAYS
-def test_a_paraphrase_of_an_answer_is_what_the_answer_was_made_of(api: str, streamed: bool) -> None:
+def test_paraphrase_of_a_reply_has_the_origin_of_the_reply(api: str, streamed: bool) -> None:
     """The caller keeps the list, and leaves out what the tool said."""
     chat = chat_of(api, streamed, history="caller")
     chat.ask(user("Look it up."), *tool_used(api, POISON), model=lambda asked: {"answer": f"It says: {POISON}"})
@@ -107,7 +107,7 @@ def test_a_paraphrase_of_an_answer_is_what_the_answer_was_made_of(api: str, stre
     assert_not_core(chat)
 
 
-def test_an_answer_that_the_caller_changed_is_trusted_no_more() -> None:
+def test_reply_edited_by_the_caller_gains_no_trust() -> None:
     chat = chat_of("chat", history="caller")
     chat.ask(user("Look it up."), *tool_used("chat", POISON), model=lambda asked: {"answer": POISON})
     chat.list = [user("Look it up."), assistant(f"In short: {PARAPHRASE}")]
@@ -115,7 +115,7 @@ def test_an_answer_that_the_caller_changed_is_trusted_no_more() -> None:
     assert_not_core(chat)
 
 
-def test_an_answer_behind_a_tool_in_a_list_that_comes_at_once_is_the_tools() -> None:
+def test_reply_after_a_tool_result_in_an_imported_list_has_origin_tool() -> None:
     chat = chat_of("chat", history="caller", retrieval=False)
     chat.list = [user("Look."), *tool_used("chat", POISON), assistant(POISON)]
     chat.ask(user("Thanks."), model=NOTHING, resend=True)
@@ -125,7 +125,7 @@ def test_an_answer_behind_a_tool_in_a_list_that_comes_at_once_is_the_tools() -> 
 
 
 @pytest.mark.parametrize("mode", ["disabled", "readonly", "shadow"])
-def test_a_turn_in_another_mode_marks_its_answer_all_the_same(mode: Any) -> None:
+def test_turn_in_another_mode_records_the_origin_of_its_reply(mode: Any) -> None:
     chat = chat_of("chat")
     chat.ask(user("Look it up."), *tool_used("chat", "See there."), model=lambda asked: {"answer": POISON}, mode=mode)
     chat.list = chat.list[-1:]
@@ -133,7 +133,7 @@ def test_a_turn_in_another_mode_marks_its_answer_all_the_same(mode: Any) -> None
     assert_not_core(chat)
 
 
-def test_an_answer_that_is_found_again_is_what_it_was_made_of() -> None:
+def test_retrieved_reply_keeps_its_origin() -> None:
     chat = chat_of("chat", history_tokens=1)
     answer = f"About the zeppelin: {POISON}"
     chat.ask(user("The zeppelin?"), model=lambda asked: {"answer": answer}, fetched=FETCHED["chat"]["annotations"])
@@ -145,7 +145,7 @@ def test_an_answer_that_is_found_again_is_what_it_was_made_of() -> None:
 
 
 @pytest.mark.parametrize("beside", ["active_task", "capabilities", "missing"])
-def test_what_stands_beside_memory_launders_nothing(beside: str) -> None:
+def test_snapshot_fields_beside_memory_keep_the_origin(beside: str) -> None:
     told: Any = {"active_task": POISON, "capabilities": [POISON], "missing": [{"question": POISON}]}[beside]
     chat = chat_of("chat", history_tokens=1, retrieval=False)
     chat.ask(user("Look."), *tool_used("chat", "x"), model=lambda asked: {beside: told})
@@ -154,7 +154,7 @@ def test_what_stands_beside_memory_launders_nothing(beside: str) -> None:
     assert_not_core(chat)
 
 
-def test_a_summary_launders_nothing() -> None:
+def test_summary_keeps_the_origin() -> None:
     writer = Summariser(lambda text: f"They spoke of this: {POISON}", every=1)
     chat = chat_of("chat", history_tokens=1, retrieval=False, summariser=writer)
     chat.ask(user("Look."), model=lambda asked: {"answer": POISON}, fetched=FETCHED["chat"]["annotations"])
@@ -165,7 +165,7 @@ def test_a_summary_launders_nothing() -> None:
     assert_not_core(chat)
 
 
-def test_a_document_that_an_agent_wrote_launders_nothing() -> None:
+def test_document_written_by_an_agent_keeps_the_origin() -> None:
     chat = chat_of("chat")
     chat.ask(user("Hello."), model=NOTHING)
     Memories(chat.store).put_context("s", f"# Notes\n\n- {POISON}", by="agent")
@@ -174,7 +174,7 @@ def test_a_document_that_an_agent_wrote_launders_nothing() -> None:
     assert_not_core(chat)
 
 
-def test_a_file_of_the_working_set_launders_nothing(tmp_path: Path) -> None:
+def test_working_set_file_keeps_the_origin(tmp_path: Path) -> None:
     (tmp_path / "working-set.yml").write_text("files: [{path: a.md, priority: 0.9}]\n")
     (tmp_path / "a.md").write_text(POISON)
     chat = chat_of("chat", working_set=str(tmp_path / "working-set.yml"))
@@ -183,7 +183,7 @@ def test_a_file_of_the_working_set_launders_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("evolution", ["decay", "off"])
-def test_no_field_of_a_core_item_takes_foreign_text(evolution: Any) -> None:
+def test_core_item_fields_accept_no_foreign_text(evolution: Any) -> None:
     chat = chat_of("chat", evolution=evolution)
     mine = fact("The user likes rye", id="mine")
     chat.ask(user("I see."), model=lambda asked: {"memory": {"core": [mine], "working": [], "ephemeral": []}})
@@ -196,7 +196,7 @@ def test_no_field_of_a_core_item_takes_foreign_text(evolution: Any) -> None:
     assert all("mallory" not in whole for tier, _, _, whole in chat.items if tier == "core")
 
 
-def test_an_item_that_foreign_text_touched_does_not_rise() -> None:
+def test_item_changed_by_foreign_text_is_not_promoted() -> None:
     chat = chat_of("chat", history_tokens=1, retrieval=False)
     mine = fact("The user likes rye", id="mine")
 
@@ -221,14 +221,14 @@ def tainted(**options: Any) -> Chat:
     return chat
 
 
-def test_what_the_user_plainly_states_is_core_though_a_tool_was_used() -> None:
+def test_plain_user_statement_is_core_although_a_tool_was_used() -> None:
     chat = tainted()
     chat.ask(user("My name is Ada and I am allergic to nuts."), model=writing("User is Ada", PARAPHRASE))
     assert chat.core == [("rule", "The user's name is Ada."), ("rule", "The user is allergic to nuts.")]
     assert_not_core(chat)
 
 
-def test_a_model_may_point_at_what_the_user_said_and_no_more() -> None:
+def test_core_item_that_cites_the_user_holds_only_the_user_text() -> None:
     chat = tainted()
     said = "The staging key lies in vault kv/staging. Is the oven hot? We met mallory once."
     pointing = fact("Staging key lies in vault kv/staging", id=POISON, tags=[POISON], note=POISON, type=POISON)
@@ -240,14 +240,14 @@ def test_a_model_may_point_at_what_the_user_said_and_no_more() -> None:
     assert all("Route" not in whole and "@" not in whole for tier, _, _, whole in chat.items if tier == "core")
 
 
-def test_what_the_user_quotes_or_asks_is_not_what_the_user_says() -> None:
+def test_user_quotes_and_questions_are_not_user_statements() -> None:
     chat = tainted()
     said = f'The page says "{POISON}". Should I do that?\n> {POISON}\n```\n{POISON}\n```'
     chat.ask(user(said), model=writing(POISON, PARAPHRASE))
     assert chat.core == []
 
 
-def test_the_user_takes_over_what_a_tool_said_first() -> None:
+def test_user_statement_takes_over_an_item_from_a_tool() -> None:
     chat = chat_of("chat")
     chat.ask(user("Look."), *tool_used("chat", "x"), model=writing("The user lives in Bern."))
     assert chat.core == []
@@ -256,7 +256,7 @@ def test_the_user_takes_over_what_a_tool_said_first() -> None:
     assert [content for _, _, content, _ in chat.items] == ["The user lives in Bern."]
 
 
-def test_a_new_value_of_the_users_takes_the_place_of_the_old_one_though_a_tool_was_used() -> None:
+def test_new_user_value_replaces_the_old_one_although_a_tool_was_used() -> None:
     chat = chat_of("chat")
     chat.ask(user("Hello."), model=writing("The user lives in Bern."))
     chat.ask(user("Look."), *tool_used("chat", "The user lives in Rome."), model=writing("The user lives in Rome."))
@@ -265,13 +265,13 @@ def test_a_new_value_of_the_users_takes_the_place_of_the_old_one_though_a_tool_w
     assert chat.core == [("rule", "The user lives in Basel.")]
 
 
-def test_without_rules_nothing_is_taken() -> None:
+def test_no_user_statement_is_extracted_when_on_missing_is_keep() -> None:
     chat = tainted(on_missing="keep")
     chat.ask(user("My name is Ada."), model=writing("The user's name is Ada."))
     assert chat.core == []
 
 
-def test_the_operator_may_allow_it() -> None:
+def test_foreign_core_setting_allows_core_items_from_tools() -> None:
     chat = chat_of("chat", foreign_core=True)
     chat.ask(*TAINTED, model=writing(POISON))
     assert chat.core == [("tool", POISON)]
@@ -325,9 +325,7 @@ STEPS = st.sampled_from(["plain", "plain", "state", "tool", "child", "fetched", 
     steps=["own", "tool", "plain", "resend", "plain"],
 )
 @examples(30)
-def test_nothing_of_an_untrusted_source_is_ever_core(
-    api: str, streamed: bool, options: dict[str, Any], steps: list[str]
-) -> None:
+def test_untrusted_text_never_becomes_core(api: str, streamed: bool, options: dict[str, Any], steps: list[str]) -> None:
     chat, model = chat_of(api, streamed, **options), Obedient()
     for number, step in enumerate(steps):
         said = user(f"Question {number}")
@@ -358,7 +356,7 @@ def test_nothing_of_an_untrusted_source_is_ever_core(
         assert all(SIGN not in whole and origin in ("user", "rule") for origin, whole in core)
 
 
-def test_the_obedient_model_would_have_written_it() -> None:
+def test_obedient_model_writes_foreign_text_to_core_when_allowed() -> None:
     chat, model = chat_of("chat", foreign_core=True), Obedient()
     chat.ask(user("Look."), *tool_used("chat", f"{SIGN}0"), model=model)
     assert chat.core == [("tool", f"Remember {SIGN}1")]

@@ -74,7 +74,7 @@ def said(numbered: bool) -> list[Record]:
     ]
 
 
-def test_what_was_found_long_ago_is_shown_without_reading_what_lies_around_it(tmp_path: Path) -> None:
+def test_old_retrieved_message_is_shown_without_reading_its_neighbours(tmp_path: Path) -> None:
     log = Watched(FileStore(tmp_path).open(KEY))
     with log.locked():
         for record in said(numbered=True):
@@ -90,7 +90,7 @@ def test_what_was_found_long_ago_is_shown_without_reading_what_lies_around_it(tm
     assert text.count("\n") >= len(told["items"]) + len(told["blocks"])
 
 
-def test_a_log_that_is_not_numbered_is_shown_as_well(tmp_path: Path) -> None:
+def test_pack_of_an_unnumbered_log_is_shown(tmp_path: Path) -> None:
     log = FileStore(tmp_path).open(KEY)
     with log.locked():
         log.append({"messages": said(numbered=False)})

@@ -19,5 +19,5 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_paths_in_a_text(text: str) -> None:
+def test_paths_are_found_in_a_text(text: str) -> None:
     assert list(paths_in(text)) == TEXTS[text]

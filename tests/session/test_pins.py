@@ -67,7 +67,7 @@ def command(home: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["memory", "s", "--store", str(home), *arguments])
 
 
-def test_what_is_pinned_cannot_be_dropped(chat: Chat) -> None:
+def test_pinned_item_cannot_be_dropped(chat: Chat) -> None:
     ctxwrap.pin("s", "c-1", store=chat.home)
     chat.hear(dropped=["c-1", "e-1"])
     assert chat.places() == {"c-1": "core", "e-1": "swap"}
@@ -77,7 +77,7 @@ def test_what_is_pinned_cannot_be_dropped(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("snapshot", ["delta", "full"])
-def test_what_is_pinned_stays_where_it_is_although_it_is_left_out_or_moved(chat: Chat, snapshot: str) -> None:
+def test_pinned_item_keeps_its_tier_when_omitted_or_moved(chat: Chat, snapshot: str) -> None:
     chat.hear(working=[item(f"w-{at}", f"Boat number {at} leaks.") for at in range(6)])
     ctxwrap.pin("s", "e-1", store=chat.home)
     ctxwrap.pin("s", "c-1", store=chat.home)
@@ -88,7 +88,7 @@ def test_what_is_pinned_stays_where_it_is_although_it_is_left_out_or_moved(chat:
     assert chat.places()["c-1"] == "core"
 
 
-def test_what_is_pinned_does_not_fade(chat: Chat) -> None:
+def test_pinned_item_does_not_decay(chat: Chat) -> None:
     ctxwrap.pin("s", "e-1", store=chat.home)
     chat.hear(ephemeral=[item("e-2", "The window is open.")])
     decay = chat.item("e-1")["decay"]
@@ -103,7 +103,7 @@ def test_what_is_pinned_does_not_fade(chat: Chat) -> None:
     assert chat.places()["e-1"] == "swap"
 
 
-def test_pins_are_in_the_log(chat: Chat) -> None:
+def test_pins_are_recorded_in_the_log(chat: Chat) -> None:
     """A process that opens the session anew, with nothing but its log, keeps the item as well."""
     ctxwrap.pin("s", "e-1", store=chat.home)
     assert [event["type"] for event in events(chat.home, "s")][-1] == "pin"
@@ -116,14 +116,14 @@ def test_pins_are_in_the_log(chat: Chat) -> None:
     assert ctxwrap.verify("s", store=chat.home).findings == ()
 
 
-def test_an_open_client_notices(chat: Chat) -> None:
+def test_open_client_sees_a_new_pin(chat: Chat) -> None:
     chat.hear()
     ctxwrap.pin("s", "c-1", store=chat.home)
     chat.hear(dropped=["c-1"])
     assert chat.places()["c-1"] == "core"
 
 
-def test_what_lies_in_swap_comes_back_to_be_pinned(chat: Chat) -> None:
+def test_pinning_an_item_in_swap_brings_it_back(chat: Chat) -> None:
     chat.hear(dropped=["e-1"])
     ctxwrap.pin("s", "e-1", store=chat.home)
     assert chat.places()["e-1"] == "ephemeral"
@@ -137,7 +137,7 @@ def test_a_model_cannot_pin(chat: Chat) -> None:
     assert chat.places()["e-2"] == "swap"
 
 
-def test_a_newer_value_does_not_push_out_what_is_pinned(chat: Chat) -> None:
+def test_newer_value_does_not_replace_a_pinned_item(chat: Chat) -> None:
     chat.hear(core=[item("home-1", "The user lives in Porto.")])
     ctxwrap.pin("s", "home-1", store=chat.home)
     chat.hear("I moved to Lisbon.", core=[item("home-2", "The user lives in Lisbon.")])
@@ -145,13 +145,13 @@ def test_a_newer_value_does_not_push_out_what_is_pinned(chat: Chat) -> None:
     assert chat.places()["home-2"] == "core"
 
 
-def test_a_pinned_item_that_is_forgotten_is_gone(chat: Chat) -> None:
+def test_forgetting_removes_a_pinned_item(chat: Chat) -> None:
     ctxwrap.pin("s", "c-1", store=chat.home)
     ctxwrap.forget("s", item="c-1", store=chat.home)
     assert "c-1" not in chat.places()
 
 
-def test_earlier_rounds_are_as_they_were(chat: Chat) -> None:
+def test_pinning_does_not_change_earlier_rounds(chat: Chat) -> None:
     before = memory_at(FileStore(chat.home), KEY, 1)
     chat.hear()
     ctxwrap.pin("s", "e-1", store=chat.home)
@@ -159,14 +159,14 @@ def test_earlier_rounds_are_as_they_were(chat: Chat) -> None:
     assert memory_at(FileStore(chat.home), KEY, 1) == before
 
 
-def test_pinning_twice_is_pinning_once(chat: Chat) -> None:
+def test_pinning_is_idempotent(chat: Chat) -> None:
     for _ in range(2):
         ctxwrap.pin("s", "c-1", store=chat.home)
     assert [event["type"] for event in events(chat.home, "s")].count("pin") == 1
 
 
 @pytest.mark.parametrize("change", [ctxwrap.pin, ctxwrap.unpin])
-def test_an_id_that_nobody_knows_is_one_sentence(chat: Chat, change: Any) -> None:
+def test_unknown_item_id_is_a_one_line_error(chat: Chat, change: Any) -> None:
     with pytest.raises(NotFound, match="session 's' has no memory item 'c-9'"):
         change("s", "c-9", store=chat.home)
     with pytest.raises(NotFound, match="no session 'nobody'"):
@@ -175,7 +175,7 @@ def test_an_id_that_nobody_knows_is_one_sentence(chat: Chat, change: Any) -> Non
         change("s", "c-1", store=chat.home, tenant="acme")
 
 
-def test_the_command_pins_and_unpins(chat: Chat) -> None:
+def test_pin_command_pins_and_unpins(chat: Chat) -> None:
     pinned = command(chat.home, "--pin", "c-1")
     assert pinned.exit_code == 0, pinned.output
     assert "(pinned) The user sails." in pinned.output
@@ -188,7 +188,7 @@ def test_the_command_pins_and_unpins(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("option", ["--pin", "--unpin"])
-def test_the_command_says_what_it_does_not_know(chat: Chat, option: str) -> None:
+def test_pin_command_reports_unknown_ids(chat: Chat, option: str) -> None:
     before = events(chat.home, "s")
     result = command(chat.home, option, "c-9")
     assert (result.exit_code, result.output.startswith("Error: session 's' has no memory item 'c-9'")) == (1, True)

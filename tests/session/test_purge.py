@@ -130,7 +130,7 @@ def test_an_item_is_forgotten_by_its_id(chat: Chat, home: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["swordfish", "SAFE opens", "42"])
-def test_a_query_needs_all_its_words(chat: Chat, home: Path, query: str) -> None:
+def test_query_matches_only_items_with_all_its_words(chat: Chat, home: Path, query: str) -> None:
     chat.say("hi", item("w-1", FACT), item("w-2", OTHER), item("w-3", "The safe is green."))
     assert ctxwrap.forget("s", query="safe tea", store=home) == ()
     assert ctxwrap.forget("s", query="swordfis", store=home) == ()
@@ -139,7 +139,7 @@ def test_a_query_needs_all_its_words(chat: Chat, home: Path, query: str) -> None
     assert files_with(home, FACT) == []
 
 
-def test_what_lies_in_swap_is_forgotten_too(chat: Chat, home: Path) -> None:
+def test_items_in_swap_are_forgotten(chat: Chat, home: Path) -> None:
     chat.say("hi", item("w-1", FACT), item("w-2", OTHER))
     state = {"memory": {"core": [], "working": [item("w-2", OTHER)], "ephemeral": []}}
     chat.model.tail = json.dumps({**state, "dropped": ["w-1"], "capabilities": [], "active_task": ""})
@@ -176,7 +176,7 @@ def test_an_item_forgotten_while_a_turn_is_under_way_does_not_come_back(chat: Ch
     assert events(home, "s")[-1]["type"] == "done"
 
 
-def test_other_memories_are_where_they_were(chat: Chat, home: Path) -> None:
+def test_forgetting_leaves_other_items_in_place(chat: Chat, home: Path) -> None:
     for number in range(8):
         chat.say(f"{number}", item(f"w-{number}", f"Fact number {number} is about the sea."))
     before = memory_of(FileStore(home), KEY)
@@ -197,7 +197,7 @@ def test_other_memories_are_where_they_were(chat: Chat, home: Path) -> None:
         ({"item": "w-1", "agent": "other"}, ctxwrap.NotFound),
     ],
 )
-def test_what_is_not_there_cannot_be_forgotten(
+def test_forgetting_or_purging_an_unknown_target_is_an_error(
     chat: Chat, home: Path, names: dict[str, str], error: type[Exception]
 ) -> None:
     chat.say("hi", item("w-1", FACT))
@@ -212,7 +212,7 @@ def test_what_is_not_there_cannot_be_forgotten(
     assert everything(home) == before
 
 
-def test_tenants_are_apart(provider: Provider, model: Model, home: Path) -> None:
+def test_forgetting_and_purging_do_not_reach_other_tenants(provider: Provider, model: Model, home: Path) -> None:
     chats = [Chat(provider, model, home, tenant=tenant) for tenant in ("one", "two")]
     for chat in chats:
         chat.say(SECRET, item("w-1", FACT))
@@ -228,7 +228,7 @@ def test_tenants_are_apart(provider: Provider, model: Model, home: Path) -> None
 
 
 @pytest.mark.parametrize("by", ["number", "id"])
-def test_a_purged_message_is_in_no_file(chat: Chat, home: Path, by: str) -> None:
+def test_purged_message_is_in_no_file(chat: Chat, home: Path, by: str) -> None:
     chat.say("hello", item("w-1", OTHER))
     chat.model.active_task = "Open the safe with swordfish-42"
     chat.say(SECRET, item("w-2", FACT), item("w-3", SECRET))
@@ -263,7 +263,7 @@ def contents(home: Path) -> list[Path]:
     return [*home.glob("home/*/agent/*/session/*/raw/*")]
 
 
-def test_a_large_content_goes_with_the_last_message_that_has_it(chat: Chat, home: Path) -> None:
+def test_large_content_is_removed_with_its_last_message(chat: Chat, home: Path) -> None:
     large = f"{FACT} " * 2000
     for _ in range(2):
         chat.say(large)
@@ -279,7 +279,7 @@ def test_a_large_content_goes_with_the_last_message_that_has_it(chat: Chat, home
     chat.say("and now?")
 
 
-def test_an_answer_that_streamed_for_long_goes_altogether(provider: Provider, chat: Chat, home: Path) -> None:
+def test_purge_removes_all_parts_of_a_long_streamed_reply(provider: Provider, chat: Chat, home: Path) -> None:
     provider.answer = lambda ask: Answer(" ".join(f"{FACT} {number}" for number in range(300)))
     question = [{"role": "user", "content": "Tell me all."}]
     list(chat.client.chat.completions.create(model="practice", messages=question, stream=True))
@@ -288,7 +288,7 @@ def test_an_answer_that_streamed_for_long_goes_altogether(provider: Provider, ch
     assert files_with(home, FACT, "swordfish") == []
 
 
-def test_what_swapped_memories_said_is_in_no_index(chat: Chat, home: Path) -> None:
+def test_forgotten_item_in_swap_is_in_no_index(chat: Chat, home: Path) -> None:
     chat.say("hi", item("w-1", FACT), item("w-2", OTHER))
     for number in range(60):
         chat.say(f"number {number}")
@@ -299,7 +299,7 @@ def test_what_swapped_memories_said_is_in_no_index(chat: Chat, home: Path) -> No
     assert OTHER in index.read_text()
 
 
-def test_the_rest_of_the_log_stays_as_it_was(chat: Chat, home: Path) -> None:
+def test_purge_leaves_other_records_unchanged(chat: Chat, home: Path) -> None:
     for number in range(5):
         chat.say(f"say {number}", item(f"w-{number}", f"Fact number {number} is about the sea."))
     before, old = messages(home, "s"), events(home, "s")
@@ -312,7 +312,7 @@ def test_the_rest_of_the_log_stays_as_it_was(chat: Chat, home: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_caller_who_still_sends_it_is_understood(chat: Chat, home: Path, whole: bool) -> None:
+def test_history_with_a_purged_message_is_still_aligned(chat: Chat, home: Path, whole: bool) -> None:
     chat.say("hello")
     chat.say(SECRET, answer="A fine word.")
     chat.say("go on", answer="Gladly.")
@@ -332,7 +332,7 @@ def test_a_caller_who_still_sends_it_is_understood(chat: Chat, home: Path, whole
         assert SECRET not in "".join(sent)
 
 
-def test_a_purged_system_message_is_understood(chat: Chat, home: Path) -> None:
+def test_history_with_a_purged_system_message_is_still_aligned(chat: Chat, home: Path) -> None:
     system = {"role": "system", "content": SECRET}
     for text in ("one", "two", "three"):
         chat.client.chat.completions.create(model="practice", messages=[system, {"role": "user", "content": text}])
@@ -342,7 +342,7 @@ def test_a_purged_system_message_is_understood(chat: Chat, home: Path) -> None:
     assert files_with(home, SECRET) == []
 
 
-def test_a_purged_call_and_result_keep_their_ties(chat: Chat, home: Path) -> None:
+def test_purged_tool_call_and_result_stay_linked(chat: Chat, home: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"x": SECRET})}}
     chat.state = [
         {"role": "user", "content": "look"},
@@ -362,7 +362,7 @@ def test_a_purged_call_and_result_keep_their_ties(chat: Chat, home: Path) -> Non
     assert (called["tool_calls"][0]["id"], result["tool_call_id"], result["content"]) == ("c1", "c1", "[purged]")
 
 
-def test_what_another_message_says_better_is_kept(chat: Chat, home: Path) -> None:
+def test_item_supported_by_another_message_is_kept(chat: Chat, home: Path) -> None:
     chat.say("My name is Ada.", item("w-1", "The user's name is Ada."), answer="Hello Ada!")
     assert ctxwrap.purge("s", message=2, store=home) == ()
     assert remembered(home) == {"w-1": "The user's name is Ada."}
@@ -370,13 +370,13 @@ def test_what_another_message_says_better_is_kept(chat: Chat, home: Path) -> Non
     assert remembered(home) == {}
 
 
-def test_in_doubt_a_memory_goes_with_its_message(chat: Chat, home: Path) -> None:
+def test_item_of_uncertain_source_is_purged_with_its_message(chat: Chat, home: Path) -> None:
     chat.say("Ich bin gegen Nüsse allergisch.", item("w-1", "The user has a nut allergy."))
     assert ctxwrap.purge("s", message=1, store=home) == ("w-1",)
     assert files_with(home, "nut allergy") == []
 
 
-def test_an_earlier_wording_goes_and_the_memory_stays(chat: Chat, home: Path) -> None:
+def test_purge_removes_an_earlier_wording_and_keeps_the_item(chat: Chat, home: Path) -> None:
     chat.say(SECRET, item("w-1", FACT))
     chat.say("go on")
     chat.say("The safe opens with tulip-7 now.", item("w-1", "The safe opens with tulip-7."))
@@ -385,14 +385,14 @@ def test_an_earlier_wording_goes_and_the_memory_stays(chat: Chat, home: Path) ->
     assert files_with(home, FACT, "swordfish") == []
 
 
-def test_a_short_message_takes_no_other_words_with_it(chat: Chat, home: Path) -> None:
+def test_purging_a_short_message_removes_no_other_text(chat: Chat, home: Path) -> None:
     chat.say("I like tea.", item("w-1", OTHER))
     chat.say("tea", item("w-2", "The team is well."))
     assert ctxwrap.purge("s", message=3, store=home) == ("w-2",)
     assert remembered(home) == {"w-1": OTHER}
 
 
-def test_reasked_texts_and_other_choices_go(provider: Provider, chat: Chat, home: Path) -> None:
+def test_purge_removes_reasked_texts_and_other_choices(provider: Provider, chat: Chat, home: Path) -> None:
     answers = iter([f"Well.\n\n{SEPARATOR}\n{{{SECRET}", f"{SECRET}, of course"])
     provider.answer = lambda ask: Answer(next(answers))
     chat.say(SECRET)
@@ -409,7 +409,7 @@ def test_reasked_texts_and_other_choices_go(provider: Provider, chat: Chat, home
     assert files_with(home, SECRET, "swordfish") == []
 
 
-def test_a_message_purged_while_it_is_answered_leaves_nothing(chat: Chat, home: Path) -> None:
+def test_message_purged_during_its_turn_leaves_nothing(chat: Chat, home: Path) -> None:
     chat.model.adds, chat.model.active_task = [item("w-1", FACT)], "Open the safe with swordfish-42"
     stream = chat.client.chat.completions.create(
         model="practice", messages=[{"role": "user", "content": SECRET}], stream=True
@@ -437,7 +437,7 @@ def store(request: pytest.FixtureRequest, home: Path) -> Store:
     return FileStore(home) if request.param == "files" else MemoryStore()
 
 
-def test_whoever_has_read_the_log_reads_it_again(provider: Provider, model: Model, store: Store) -> None:
+def test_open_clients_reread_the_log_after_a_purge(provider: Provider, model: Model, store: Store) -> None:
     one, two = Chat(provider, model, store), Chat(provider, model, store)
     one.say(SECRET, item("w-1", FACT), item("w-2", OTHER))
     two.say("and I am two")
@@ -472,7 +472,7 @@ def test_another_process_may_purge(chat: Chat, home: Path, caplog: pytest.LogCap
     assert files_with(home, SECRET, FACT) == []
 
 
-def test_a_purge_that_dies_can_be_asked_for_again(chat: Chat, home: Path) -> None:
+def test_interrupted_purge_can_be_repeated(chat: Chat, home: Path) -> None:
     chat.say("hello", item("w-0", OTHER))
     chat.say(SECRET, item("w-1", FACT))
     directory = FileStore(home).open(KEY).directory
@@ -514,7 +514,7 @@ def place(chat: Chat, home: Path) -> tuple[str, str]:
     return ("--store", str(home))
 
 
-def test_the_command_forgets_after_a_question(place: tuple[str, str], home: Path) -> None:
+def test_forget_command_asks_for_confirmation(place: tuple[str, str], home: Path) -> None:
     asked = command("forget", "s", "--query", "swordfish", *place, typed="n\n")
     assert asked.exit_code == 1
     assert "1 memory item: w-1" in asked.output
@@ -528,7 +528,7 @@ def test_the_command_forgets_after_a_question(place: tuple[str, str], home: Path
     assert "nothing was deleted" in command("forget", "s", "--query", "tea", "--yes", *place).output
 
 
-def test_the_command_purges_after_a_question(place: tuple[str, str], home: Path) -> None:
+def test_purge_command_asks_for_confirmation(place: tuple[str, str], home: Path) -> None:
     assert command("purge", "s", "--message", "1", *place, typed="\n").exit_code == 1
     assert said(home, "s")[0] == ("user", SECRET)
     done = command("purge", "s", "--message", "1", "--yes", *place)
@@ -551,9 +551,7 @@ def test_the_command_purges_after_a_question(place: tuple[str, str], home: Path)
         (["purge", "s", "--message", "9", "--yes"], 1),
     ],
 )
-def test_commands_that_cannot_be_obeyed_change_nothing(
-    place: tuple[str, str], home: Path, arguments: list[str], code: int
-) -> None:
+def test_invalid_commands_change_nothing(place: tuple[str, str], home: Path, arguments: list[str], code: int) -> None:
     before = everything(home)
     result = command(*arguments, *place)
     assert result.exit_code == code

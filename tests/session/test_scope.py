@@ -84,7 +84,7 @@ Workers = Callable[[], Any]
 
 
 @pytest.mark.parametrize("workers", [Queue, Pool, Executor, Timer])
-def test_threads_that_begin_in_a_block_are_nobody_s(workers: Workers) -> None:
+def test_threads_started_in_a_block_have_no_scope(workers: Workers) -> None:
     with ctxwrap.using(session="alice"):
         threads = workers()
         assert threads(here) is None
@@ -99,7 +99,7 @@ def test_threads_that_begin_in_a_block_are_nobody_s(workers: Workers) -> None:
     threads.close()
 
 
-def test_nothing_of_the_interpreter_is_changed() -> None:
+def test_scopes_patch_nothing_in_the_interpreter() -> None:
     before = threading.Thread.start, threading.Thread.run, ThreadPoolExecutor.submit
     with ctxwrap.using(session="alice"):
         pass
@@ -108,7 +108,7 @@ def test_nothing_of_the_interpreter_is_changed() -> None:
     assert not any(hasattr(each, "__wrapped__") for each in before)
 
 
-def test_a_call_in_a_thread_without_a_scope_goes_bare_and_says_so(provider: Provider, home: Path) -> None:
+def test_call_in_a_thread_without_a_scope_passes_through_with_a_warning(provider: Provider, home: Path) -> None:
     client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home)
 
     def ask() -> str:
@@ -126,7 +126,7 @@ def test_a_call_in_a_thread_without_a_scope_goes_bare_and_says_so(provider: Prov
             assert pool.submit(ask).result(PATIENCE) == ""
 
 
-def test_what_is_carried_takes_arguments_gives_results_and_raises() -> None:
+def test_carried_function_passes_arguments_results_and_exceptions() -> None:
     def divided(value: int, *, by: int) -> float:
         return value / by
 
@@ -137,7 +137,7 @@ def test_what_is_carried_takes_arguments_gives_results_and_raises() -> None:
         carried(6, by=0)
 
 
-def test_what_is_carried_runs_in_many_threads_at_once_and_inside_itself() -> None:
+def test_carried_function_runs_in_many_threads_and_recursively() -> None:
     gate = threading.Barrier(4)
 
     def work(again: bool) -> str | None:
@@ -152,7 +152,7 @@ def test_what_is_carried_runs_in_many_threads_at_once_and_inside_itself() -> Non
         assert list(pool.map(carried, [True, False] * 2)) == ["alice"] * 4
 
 
-def test_what_work_names_itself_stays_with_that_work() -> None:
+def test_scope_entered_in_a_carried_function_does_not_leak() -> None:
     def work() -> str | None:
         block = ctxwrap.using(session="inner")
         block.__enter__()
@@ -199,7 +199,7 @@ def test_a_coroutine_function_is_carried_through_all_its_steps(work: Any) -> Non
         assert pool.submit(lambda: asyncio.run(carried())).result(PATIENCE) == ["alice"] * 3
 
 
-def test_a_carried_coroutine_is_cancelled_and_fails_as_it_would_be() -> None:
+def test_carried_coroutine_keeps_cancellation_and_exceptions() -> None:
     found: list[str | None] = []
 
     async def waits() -> None:
@@ -246,7 +246,7 @@ def test_a_generator_is_not_carried() -> None:
             ctxwrap.carry(work)
 
 
-def test_a_task_that_outlives_the_block_keeps_what_it_was_created_with() -> None:
+def test_task_that_outlives_the_block_keeps_its_scope() -> None:
     async def all_of_it() -> None:
         go = asyncio.Event()
 

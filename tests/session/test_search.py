@@ -175,7 +175,7 @@ def filled(store: Store, messages: int, embedding: Embedding | None = None) -> T
     return talk
 
 
-def test_something_is_found_after_a_thousand_messages(store: Store) -> None:
+def test_message_is_found_after_a_thousand_messages(store: Store) -> None:
     talk = filled(store, 1000)
     first = talk.finds("Who kept the lighthouse?").chosen[0]
     assert (first.number, first.part, first.speaker, first.heading) == (3, 0, "user", "2026-02-20")
@@ -186,7 +186,7 @@ def test_something_is_found_after_a_thousand_messages(store: Store) -> None:
     assert again.finds("Who kept the lighthouse?") == talk.finds("Who kept the lighthouse?")
 
 
-def test_the_index_is_saved_when_somebody_asks_for_it(store: Store) -> None:
+def test_index_is_saved_at_a_query(store: Store) -> None:
     session = filled(store, 40).sessions[0]
     retriever = Retriever(session.log)
     with session.locked():
@@ -208,7 +208,7 @@ def test_only_messages_before_a_number_are_found(store: Store) -> None:
     assert 3 in talk.numbers("lighthouse", below=10**9)
 
 
-def test_the_system_is_not_found_and_tools_are(store: Store) -> None:
+def test_search_finds_tool_messages_but_no_system_messages(store: Store) -> None:
     talk = Talk(store)
     call = Message("assistant", "", tool_calls=({"id": "c1", "name": "look", "arguments": "{}"},))
     result = Message("tool", "The thermometer shows violet.", tool_call_id="c1", name="look")
@@ -217,7 +217,7 @@ def test_the_system_is_not_found_and_tools_are(store: Store) -> None:
     assert (only.speaker, only.text) == ("look", "The thermometer shows violet.")
 
 
-def test_of_a_tool_only_the_beginning_is_found_and_of_others_much_more(store: Store) -> None:
+def test_only_the_beginning_of_a_tool_message_is_indexed(store: Store) -> None:
     talk = Talk(store)
     lines = [f"Line {at} tells of the number {at * 31}.\n" for at in range(400)]
     result = Message("tool", "".join([*lines[:20], "Here is the emerald.\n", *lines, "Here is the sapphire.\n"]))
@@ -232,7 +232,7 @@ def test_of_a_tool_only_the_beginning_is_found_and_of_others_much_more(store: St
     assert best.part > 10
 
 
-def test_texts_beside_pictures_are_found_without_reading_these(store: Store) -> None:
+def test_texts_beside_images_are_found_without_reading_the_images(store: Store) -> None:
     talk = Talk(store)
     picture = {"type": "image", "data": "A" * 900_000}
     told = {"type": "text", "text": "This is my dog Barnaby."}
@@ -242,7 +242,7 @@ def test_texts_beside_pictures_are_found_without_reading_these(store: Store) -> 
     assert "This is my dog Barnaby.\nXaver is here." in [each.text for each in talk.finds("Xaver").chosen]
 
 
-def test_what_was_edited_or_answered_again_is_not_found(store: Store) -> None:
+def test_messages_on_abandoned_branches_are_not_found(store: Store) -> None:
     talk = Talk(store)
     talk.says(user("I was born in spring."), answer="How nice.")
     talk.says(user("My favourite town is Lisbon."), answer="Lisbon is by the sea.")
@@ -257,7 +257,7 @@ def test_what_was_edited_or_answered_again_is_not_found(store: Store) -> None:
     assert "Porto has bridges." not in texts
 
 
-def test_a_beginning_that_was_never_seen_takes_nothing_back(store: Store) -> None:
+def test_unknown_first_messages_hide_no_logged_message(store: Store) -> None:
     talk = filled(store, 60)
     talk.state = [user("What was before is left out here."), Message("assistant", "Very well.")]
     talk.says(user("And on we go."))
@@ -266,9 +266,7 @@ def test_a_beginning_that_was_never_seen_takes_nothing_back(store: Store) -> Non
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 40)), max_size=60), st.integers(1, 8))
-def test_however_few_ranges_are_told_apart_nothing_that_was_left_is_taken_for_true(
-    steps: list[tuple[int, int]], most: int
-) -> None:
+def test_merged_ranges_still_contain_every_abandoned_message(steps: list[tuple[int, int]], most: int) -> None:
     ranges, left, newest = Ranges(), set[int](), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ctxwrap.session.branch._RANGES", most)
@@ -292,7 +290,7 @@ QUERIES = st.sampled_from(["lighthouse", "apple bridge", "", "nothing like it", 
 
 
 @given(BUDGETS, QUERIES, st.integers(0, 90))
-def test_a_budget_is_never_exceeded(budget: int, query: str, below: int) -> None:
+def test_search_results_never_exceed_the_budget(budget: int, query: str, below: int) -> None:
     result = TALK.finds(query, below=below, budget=budget)
     headings = {each.heading for each in result.chosen}
     told = "".join([f"## {heading}\n" for heading in headings])
@@ -393,7 +391,7 @@ class World:
 
 
 @given(st.lists(STEPS, max_size=14), TEXTS, st.sampled_from([4, 8, 64]), st.sampled_from([1, 5, 40]))
-def test_what_is_found_is_what_an_index_made_at_once_finds(
+def test_incremental_index_finds_what_an_index_made_at_once_finds(
     steps: list[tuple[Any, ...]], query: str, segment: int, unsaved: int
 ) -> None:
     with TemporaryDirectory() as root, limits(segment=segment, unsaved=unsaved), _silence():
@@ -412,7 +410,7 @@ def _silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def test_messages_that_a_power_cut_lost_are_not_found(tmp_path: Path) -> None:
+def test_messages_lost_in_a_power_cut_are_not_found(tmp_path: Path) -> None:
     with limits():
         talk = filled(FileStore(tmp_path), 40)
         talk.finds("apple")
@@ -424,7 +422,7 @@ def test_messages_that_a_power_cut_lost_are_not_found(tmp_path: Path) -> None:
         assert found(again, "apple lighthouse") == expected(again.store.open(KEY), "apple lighthouse", 10**9)
 
 
-def test_much_is_added_bit_by_bit(store: Store) -> None:
+def test_many_messages_are_indexed_in_steps(store: Store) -> None:
     with limits(at_once=25):
         talk = filled(store, 90)
         newest = [max(each.number for each in talk.finds(f"the {WORDS[3]}").chosen) for _ in range(4)]
@@ -432,7 +430,7 @@ def test_much_is_added_bit_by_bit(store: Store) -> None:
         assert found(talk, "time bridge") == expected(store.open(KEY), "time bridge", 91)
 
 
-def test_words_that_nearly_all_messages_have_find_nothing(store: Store) -> None:
+def test_words_in_nearly_all_messages_find_nothing(store: Store) -> None:
     talk = filled(store, 90)
     assert talk.finds("We spoke of the time") == Retrieved()
     assert 3 in talk.numbers("We spoke of the lighthouse, time and again")
@@ -463,7 +461,7 @@ class Watched(PassingLog):
         return watched
 
 
-def test_a_turn_reads_nothing_of_the_index_and_a_question_adds_only_what_is_new(store: Store) -> None:
+def test_turn_reads_no_index_and_query_indexes_only_new_messages(store: Store) -> None:
     filled(store, 300).finds("lighthouse")
     talk = Talk(store)
     log = Watched(store.open(KEY))
@@ -479,7 +477,7 @@ def test_a_turn_reads_nothing_of_the_index_and_a_question_adds_only_what_is_new(
 
 
 @pytest.mark.parametrize("secret", [57, 61, 64])
-def test_nothing_of_a_purged_message_is_left_in_any_file(tmp_path: Path, secret: int) -> None:
+def test_purged_message_leaves_nothing_in_any_index_file(tmp_path: Path, secret: int) -> None:
     """Wherever in a segment of eight it stands."""
     with limits(segment=8):
         talk = filled(FileStore(tmp_path), secret - 1)
@@ -503,7 +501,7 @@ def holding(root: Path, text: bytes) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file() and text in path.read_bytes().lower()]
 
 
-def test_a_segment_of_another_edition_is_none(store: Store) -> None:
+def test_index_segment_of_another_edition_is_ignored(store: Store) -> None:
     with limits(segment=8):
         talk = filled(store, 40)
         talk.finds("lighthouse")
@@ -518,7 +516,7 @@ def test_a_segment_of_another_edition_is_none(store: Store) -> None:
         assert found(again, "the lighthouse") == expected(log, "the lighthouse", 41)
 
 
-def test_a_message_that_says_it_was_purged_is_not_found(store: Store) -> None:
+def test_purge_marker_message_is_not_found(store: Store) -> None:
     talk = filled(store, 20)
     log = store.open(KEY)
     record = as_record(user("a lighthouse"), v=1, seq=21, id="x-1", purged="2026-02-20T18:30:00Z")
@@ -527,7 +525,7 @@ def test_a_message_that_says_it_was_purged_is_not_found(store: Store) -> None:
     assert 21 not in talk.numbers("lighthouse")
 
 
-def test_an_index_goes_on_from_an_older_segment(store: Store) -> None:
+def test_index_continues_from_an_older_segment(store: Store) -> None:
     with limits(segment=8):
         talk = filled(store, 40)
         talk.finds("apple", below=14)
@@ -542,7 +540,7 @@ def test_an_index_goes_on_from_an_older_segment(store: Store) -> None:
         assert len(segments_of(log)) == 5
 
 
-def test_what_a_crash_left_of_the_index_goes_with_a_purge(tmp_path: Path) -> None:
+def test_purge_removes_index_files_left_by_a_crash(tmp_path: Path) -> None:
     talk = filled(FileStore(tmp_path), 10)
     talk.says(user("The secret word is Quetzalcoatlus."))
     directory = FileStore(tmp_path).open(KEY).directory / CACHE
@@ -553,7 +551,7 @@ def test_what_a_crash_left_of_the_index_goes_with_a_purge(tmp_path: Path) -> Non
     assert holding(tmp_path, b"quetzal") == []
 
 
-def test_the_index_outlives_what_is_forgotten(tmp_path: Path) -> None:
+def test_index_is_kept_when_events_are_rewritten(tmp_path: Path) -> None:
     with limits(segment=8):
         talk = filled(FileStore(tmp_path), 60)
         talk.finds("lighthouse")
@@ -569,7 +567,7 @@ def test_the_index_outlives_what_is_forgotten(tmp_path: Path) -> None:
         assert 3 in talk.numbers("lighthouse")
 
 
-def test_a_process_that_is_behind_does_not_undo_what_another_saved(tmp_path: Path) -> None:
+def test_outdated_process_does_not_overwrite_a_newer_index(tmp_path: Path) -> None:
     with limits(segment=8):
         filled(FileStore(tmp_path), 40)
         slow, fast = (Talk(FileStore(tmp_path)) for _ in range(2))
@@ -590,7 +588,7 @@ def asked(root: Path) -> None:
         talk.finds("apple", below=below)
 
 
-def test_a_kill_at_any_system_call_of_saving_costs_nothing(tmp_path: Path) -> None:
+def test_kill_at_any_system_call_of_index_saving_loses_nothing(tmp_path: Path) -> None:
     with limits(segment=8):
         filled(FileStore(tmp_path / "whole"), 40)
         wanted = expected(FileStore(tmp_path / "whole").open(KEY), "apple time", 41)
@@ -618,7 +616,7 @@ def killed(root: Path, number: int) -> bool:
 
 @pytest.mark.parametrize("name", ["open", "write", "rename", "unlink", "mkdir"])
 @pytest.mark.parametrize("for_ever", [False, True])
-def test_a_disk_that_refuses_to_save_costs_nothing(tmp_path: Path, name: str, for_ever: bool) -> None:
+def test_refused_index_write_loses_nothing(tmp_path: Path, name: str, for_ever: bool) -> None:
     with limits(segment=8):
         talk = filled(FileStore(tmp_path), 40)
         wanted = expected(talk.store.open(KEY), "apple time", 41)
@@ -636,7 +634,7 @@ class Broken(PassingLog):
         raise OSError("it cannot be read")
 
 
-def test_whatever_goes_wrong_the_turn_goes_on(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_search_failure_does_not_stop_the_turn(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     talk = filled(store, 100)
     talk.sessions = [Session(KEY, Broken(store.open(KEY)))]  # type: ignore[arg-type]
     assert talk.finds("lighthouse") == Retrieved()
@@ -648,7 +646,7 @@ def raising(text: str) -> int:
     raise ZeroDivisionError
 
 
-def test_a_counter_that_fails_finds_nothing(store: Store) -> None:
+def test_search_with_a_failing_token_counter_finds_nothing(store: Store) -> None:
     session = filled(store, 20).sessions[0]
     with session.locked():
         assert session.retrieve("lighthouse", 21, 100, raising) == Retrieved()
@@ -670,7 +668,7 @@ def test_a_counter_that_fails_finds_nothing(store: Store) -> None:
         {"role": "user", "content": "a lighthouse \ud800 \0", "ctx": {"time": "0001-01-01T00:00:00+23:00"}},
     ],
 )
-def test_a_strange_record_hides_no_other(store: Store, record: Record) -> None:
+def test_malformed_record_hides_no_other_record(store: Store, record: Record) -> None:
     talk = filled(store, 20)
     log = store.open(KEY)
     with log.locked():
@@ -680,13 +678,13 @@ def test_a_strange_record_hides_no_other(store: Store, record: Record) -> None:
         assert talk.numbers("lighthouse") >= {3, 22}
 
 
-def test_a_long_question_is_as_good_as_its_beginning_and_end(store: Store) -> None:
+def test_long_query_finds_what_its_beginning_and_end_find(store: Store) -> None:
     talk = filled(store, 100)
     assert 3 in talk.numbers("lighthouse " + "blah " * 200_000)
     assert 3 in talk.numbers("blah " * 200_000 + " lighthouse")
 
 
-def test_nobody_else_minds_the_index(tmp_path: Path) -> None:
+def test_verify_export_and_collection_ignore_the_index(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "store")
     talk = filled(store, 300)
     talk.finds("lighthouse")

@@ -45,7 +45,7 @@ CASES += [(place, kind) for place in DIRECTORIES for kind in KINDS if "link" in 
 
 
 @pytest.mark.parametrize(("place", "kind"), CASES)
-def test_a_rebuild_puts_files_where_they_belong(tmp_path: Path, place: str, kind: str) -> None:
+def test_rebuild_replaces_stray_entries_with_derived_files(tmp_path: Path, place: str, kind: str) -> None:
     teller = Teller(FileStore(tmp_path / "home"))
     teller.says("Hello.", keeps=[item("e-1", "Ada drinks tea.")])
     start_child("s", "a", handoff="Go.", **teller.place)
@@ -66,7 +66,7 @@ def test_a_rebuild_puts_files_where_they_belong(tmp_path: Path, place: str, kind
     assert ctxwrap.rebuild("s", **teller.place).mended == ()
 
 
-def test_what_somebody_put_there_stays(tmp_path: Path) -> None:
+def test_rebuild_keeps_files_of_the_operator(tmp_path: Path) -> None:
     teller = Teller(FileStore(tmp_path / "home"))
     teller.chats(1)
     context = directory_of(teller.store) / "context"
@@ -80,7 +80,7 @@ def test_what_somebody_put_there_stays(tmp_path: Path) -> None:
     assert (context / "budget").is_symlink()
 
 
-def test_the_command_says_so(tmp_path: Path) -> None:
+def test_rebuild_command_reports_removed_strays(tmp_path: Path) -> None:
     teller = Teller(FileStore(tmp_path))
     teller.chats(1)
     in_place(directory_of(teller.store) / "latest.md").symlink_to(tmp_path)

@@ -49,7 +49,7 @@ def faded(store: Store) -> Teller:
     return teller
 
 
-def test_a_chunk_is_found_by_its_words_and_comes_back_word_by_word(told: Teller) -> None:
+def test_chunk_is_found_by_its_words_and_comes_back_verbatim(told: Teller) -> None:
     hits = search_swap("s", "green lighthouse", **told.place)
     best = hits[0]
     assert (best.entry.kind, best.entry.source, best.share) == ("messages", "messages:1-40", 1.0)
@@ -71,9 +71,7 @@ def test_a_tool_output_is_found_and_comes_back_whole(told: Teller) -> None:
     assert (returned.message, returned.origin, returned.source) == (OUTPUT, "tool", "messages:3-3")
 
 
-def test_words_that_the_index_leaves_out_are_looked_for_in_the_messages(
-    told: Teller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_outside_the_index_are_searched_in_the_messages(told: Teller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctxwrap.session.swap._TERMS", 2)
     told.session.rebuild()
     assert "yx3" not in (told.store.open(KEY).files.load("context/swap/index.jsonl") or b"").decode()
@@ -81,7 +79,7 @@ def test_words_that_the_index_leaves_out_are_looked_for_in_the_messages(
     assert (best.entry.source, best.share) == ("messages:1-40", 1.0)
 
 
-def test_the_order_is_by_share_then_newest_and_always_the_same(store: Store) -> None:
+def test_results_are_ordered_by_matching_share_then_newest(store: Store) -> None:
     teller = Teller(store)
     teller.chats(80, "apples and pears")
     first, second, third = search_swap("s", "apples bananas pears", **teller.place)
@@ -97,7 +95,7 @@ def test_the_order_is_by_share_then_newest_and_always_the_same(store: Store) -> 
         search_swap("s", "the ...", **teller.place)
 
 
-def test_a_faded_memory_comes_back_with_its_origin_and_memory_has_it(faded: Teller) -> None:
+def test_decayed_item_comes_back_into_memory_with_its_origin(faded: Teller) -> None:
     assert [each["id"] for each in details_of(faded.store, KEY)["swap"]] == ["e-1"]
     (hit, *_) = search_swap("s", "bees roof", **faded.place)
     assert (hit.entry.kind, hit.entry.item, hit.entry.origin) == ("memory", "e-1", "tool")
@@ -118,7 +116,7 @@ def test_a_faded_memory_comes_back_with_its_origin_and_memory_has_it(faded: Tell
     assert not [each for each in verify("s", **faded.place).findings if "run" in each.what], "it is no part of a run"
 
 
-def test_what_is_at_hand_again_is_not_in_swap_and_logs_nothing(faded: Teller) -> None:
+def test_item_already_brought_back_is_not_in_swap_and_logs_nothing(faded: Teller) -> None:
     bring_back("s", "e-1", **faded.place)
     count = len(faded.store.open(KEY).read("events")[0])
     (again,) = bring_back("s", "e-1", **faded.place)
@@ -129,7 +127,7 @@ def test_what_is_at_hand_again_is_not_in_swap_and_logs_nothing(faded: Teller) ->
     faded.chats(1)
 
 
-def test_a_memory_deep_in_swap_comes_back_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_item_deep_in_swap_comes_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctxwrap.memory.memory.MAX_SWAP", 1)
     teller = Teller(store)
     teller.says("Many things.", keeps=[item(f"e-{number}", f"fact about planet{number} here") for number in range(5)])
@@ -143,7 +141,7 @@ def test_a_memory_deep_in_swap_comes_back_too(store: Store, monkeypatch: pytest.
     assert "e-0" in [each["id"] for each in details_of(store, KEY)["memory"]["ephemeral"]]
 
 
-def test_a_memory_that_changed_in_swap_is_found_by_what_it_says_now(faded: Teller) -> None:
+def test_item_changed_in_swap_is_found_by_its_current_text(faded: Teller) -> None:
     changed = item("e-1", "Ada keeps wasps in the cellar", tier="swap", anchor=60, last=60)
     with faded.session.locked():
         operation = {"kind": "update", "id": "e-1", "tier": "swap", "item": changed.as_json()}
@@ -154,19 +152,19 @@ def test_a_memory_that_changed_in_swap_is_found_by_what_it_says_now(faded: Telle
 
 
 @pytest.mark.parametrize("id", ["sha256-abc", "e-9", "", "../../etc/passwd", "\x00"])
-def test_what_is_not_there_is_not_found(told: Teller, id: str) -> None:
+def test_unknown_swap_entry_is_not_found(told: Teller, id: str) -> None:
     with pytest.raises(NotFound, match="nothing in swap"):
         bring_back("s", id, **told.place)
 
 
-def test_what_was_forgotten_does_not_come_back(faded: Teller) -> None:
+def test_forgotten_item_does_not_come_back_from_swap(faded: Teller) -> None:
     forget("s", item="e-1", **faded.place)
     assert all(hit.entry.item != "e-1" for hit in search_swap("s", "bees roof forgotten", **faded.place))
     with pytest.raises(NotFound):
         bring_back("s", "e-1", **faded.place)
 
 
-def test_a_purged_message_stands_in_its_chunk_as_purged(told: Teller) -> None:
+def test_purged_message_is_marked_as_purged_in_its_chunk(told: Teller) -> None:
     purge("s", message=1, **told.place)
     (hit,) = [hit for hit in search_swap("s", **told.place) if hit.entry.source == "messages:1-40"]
     returned = bring_back("s", hit.entry.id, **told.place)
@@ -188,7 +186,7 @@ def _lie(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, _truncate, _garble, _lie, lambda path: path.write_bytes(b"")])
-def test_a_damaged_or_missing_index_is_made_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_damaged_or_missing_swap_index_is_rebuilt(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     teller = Teller(FileStore(tmp_path))
     teller.says("The lighthouse was painted green.")
     teller.chats(50)
@@ -201,7 +199,7 @@ def test_a_damaged_or_missing_index_is_made_anew(tmp_path: Path, damage: Callabl
     assert index.read_bytes() == whole
 
 
-def test_a_link_in_the_place_of_swap_is_removed_with_a_word_and_never_followed(
+def test_link_in_place_of_swap_is_reported_removed_and_never_followed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     teller = Teller(FileStore(tmp_path / "home"))

@@ -67,7 +67,7 @@ class Window:
         return {entry.name: files.load(entry.name) for entry in files.entries("context")}
 
 
-def test_what_is_sent_is_not_listed_however_old_it_is() -> None:
+def test_sent_messages_are_not_listed_in_swap_whatever_their_age() -> None:
     window = Window(MemoryStore())
     window.talk(100, first=1)
     assert window.index() == []
@@ -75,7 +75,7 @@ def test_what_is_sent_is_not_listed_however_old_it_is() -> None:
     assert window.ranges() == ["1-40", "41-80"]
 
 
-def test_what_is_sent_again_is_taken_off_the_list_and_listed_when_it_leaves_again() -> None:
+def test_message_sent_again_leaves_the_swap_list_until_it_leaves_the_window() -> None:
     window = Window(MemoryStore())
     window.talk(60, first=1)
     window.talk(1, first=90)
@@ -90,14 +90,14 @@ def test_what_is_sent_again_is_taken_off_the_list_and_listed_when_it_leaves_agai
     assert window.index() == before
 
 
-def test_a_large_message_is_listed_as_soon_as_it_leaves() -> None:
+def test_large_message_is_listed_when_it_leaves_the_window() -> None:
     window = Window(MemoryStore())
     window.turn(1, Message("user", "a long letter about the garden " * 1000))
     window.talk(1, first=3)
     assert window.ranges() == ["1-1"]
 
 
-def test_a_tool_output_is_listed_when_no_message_in_the_window_says_it() -> None:
+def test_tool_output_is_listed_when_no_message_in_the_window_holds_it() -> None:
     window, output = Window(MemoryStore()), Message("tool", OUTPUTS[0], tool_call_id="c")
 
     def listed() -> list[str]:
@@ -121,7 +121,7 @@ SAID = st.sampled_from(["short", "long", "first output", "second output"])
 
 @example([("long", 0.0, False)] * 6 + [("short", 1.0, False)])  # two chunks say the same
 @given(st.lists(st.tuples(SAID, st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
-def test_however_windows_move_a_rebuild_gives_the_same_bytes(turns: list[tuple[str, float, bool]]) -> None:
+def test_rebuild_gives_the_same_bytes_however_the_window_moves(turns: list[tuple[str, float, bool]]) -> None:
     window = Window(MemoryStore())
     texts = {"short": "A few words on cats.", "long": "many words about gardens and rivers " * 300}
     for said, start, reopens in turns:
@@ -152,7 +152,7 @@ def test_files_of_an_earlier_version_are_replaced(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "remove", "save"])), max_size=30))
-def test_a_growing_file_holds_what_was_added_and_not_removed(steps: list[tuple[str, str]]) -> None:
+def test_growing_swap_file_holds_added_entries_that_were_not_removed(steps: list[tuple[str, str]]) -> None:
     files: Files = MemoryStore().open(KEY).files
     growing, expected = AppendOnlyFile("context/x.jsonl"), list[str]()
     for id, step in steps:
@@ -170,7 +170,7 @@ def test_a_growing_file_holds_what_was_added_and_not_removed(steps: list[tuple[s
     assert growing.size == len(data)
 
 
-def test_a_faded_memory_is_listed_with_its_content_until_it_comes_back() -> None:
+def test_decayed_item_is_listed_with_its_content_until_it_comes_back() -> None:
     teller = Teller(MemoryStore())
     teller.says("Ada keeps bees.", keeps=[item("e-1", "Ada keeps bees on the roof")])
     teller.chats(60)
@@ -188,7 +188,7 @@ def test_a_faded_memory_is_listed_with_its_content_until_it_comes_back() -> None
     assert files.load(chunk) is None
 
 
-def test_the_summary_quotes_no_message_from_before_something_was_forgotten() -> None:
+def test_summary_quotes_no_message_from_before_a_forget() -> None:
     teller = Teller(MemoryStore())
     teller.says("The safe opens with the number of the lighthouse.", keeps=[item("e-1", "The safe has a number")])
 

@@ -58,7 +58,7 @@ async def cancelled_by_anyio(work: Callable[[], Awaitable[str]], meanwhile: Call
 
 
 @pytest.mark.parametrize("cancelled", [cancelled_by_asyncio, cancelled_by_anyio])
-def test_work_whose_caller_is_cancelled_is_waited_for_and_the_loop_rests_meanwhile(
+def test_work_of_a_cancelled_caller_is_awaited_without_busy_waiting(
     cancelled: Callable[..., Awaitable[None]],
 ) -> None:
     work, outcome, tasks = Work(), [], []
@@ -84,7 +84,7 @@ def test_work_whose_caller_is_cancelled_is_waited_for_and_the_loop_rests_meanwhi
     assert outcome == [True]
 
 
-def test_what_work_gives_or_raises_is_the_callers() -> None:
+def test_caller_gets_the_result_or_exception_of_the_work() -> None:
     def fail() -> None:
         raise LookupError("gone")
 
@@ -93,7 +93,7 @@ def test_what_work_gives_or_raises_is_the_callers() -> None:
         asyncio.run(in_thread(fail))
 
 
-def test_work_does_not_wait_for_what_fills_the_threads_of_the_loop() -> None:
+def test_work_does_not_wait_for_the_full_thread_pool_of_the_loop() -> None:
     async def call() -> str:
         own, loop = Work(), asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(1))
@@ -133,14 +133,14 @@ def interrupted(times: int, work: Callable[[], None]) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_work_that_is_interrupted_is_done_before_the_interruption_is_raised() -> None:
+def test_interrupted_work_finishes_before_the_interrupt_is_raised() -> None:
     done: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted(1, lambda: done.append("all of it"))
     assert done == ["all of it"]
 
 
-def test_who_interrupts_twice_does_not_wait_and_the_work_goes_on() -> None:
+def test_second_interrupt_is_raised_at_once_while_work_continues() -> None:
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -154,7 +154,7 @@ def test_who_interrupts_twice_does_not_wait_and_the_work_goes_on() -> None:
     assert done.wait(PATIENCE)
 
 
-def test_uninterrupted_work_raises_what_it_raises_and_has_the_context_it_came_from() -> None:
+def test_uninterrupted_work_keeps_its_exceptions_and_context() -> None:
     found: list[str | None] = []
     with ctxwrap.using(session="alice"):
         run_uninterrupted(lambda: found.append(current().session))
@@ -167,7 +167,7 @@ def test_uninterrupted_work_raises_what_it_raises_and_has_the_context_it_came_fr
         run_uninterrupted(fail)
 
 
-def test_in_another_thread_work_is_done_right_there() -> None:
+def test_work_outside_the_main_thread_runs_in_place() -> None:
     found: list[threading.Thread] = []
     thread = threading.Thread(target=run_uninterrupted, args=(lambda: found.append(threading.current_thread()),))
     thread.start()

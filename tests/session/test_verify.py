@@ -91,7 +91,7 @@ def test_a_healthy_session_has_no_findings(home: Path) -> None:
     assert (verification.contents, verification.unchecked, verification.torn) == (3, 0, 0)
 
 
-def test_looking_changes_nothing_and_tells_how_far_it_is(home: Path) -> None:
+def test_verify_changes_nothing_and_reports_progress(home: Path) -> None:
     before, told = everything(home), list[tuple[int, int]]()
     directories = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_dir()}
     verify("s", store=home, progress=lambda done, total: told.append((done, total)))
@@ -101,27 +101,27 @@ def test_looking_changes_nothing_and_tells_how_far_it_is(home: Path) -> None:
     assert told[-1][0] == told[-1][1]
 
 
-def test_a_session_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_verify_does_not_create_a_missing_session(tmp_path: Path) -> None:
     for act in (verify, rebuild):
         with pytest.raises(NotFound, match="there is no session 'nobody'"):
             act("nobody", store=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_session_in_memory_can_be_looked_at(provider: Provider) -> None:
+def test_session_in_a_memory_store_can_be_verified(provider: Provider) -> None:
     store = MemoryStore()
     converse(provider, store, turns=6)
     assert verify("s", store=store).findings == ()
 
 
-def test_what_was_forgotten_and_purged_is_no_damage(home: Path) -> None:
+def test_forgotten_and_purged_texts_are_no_damage(home: Path) -> None:
     forget("s", query="rye", store=home)
     purge("s", message=3, store=home)
     purge("s", message=26, store=home)
     assert found(home) == []
 
 
-def test_a_session_that_grows_meanwhile_is_looked_at_again() -> None:
+def test_session_that_grows_during_verify_is_read_again() -> None:
     store = MemoryStore()
     session = Session(KEY, store.open(KEY))
 
@@ -155,7 +155,7 @@ def test_a_session_that_grows_meanwhile_is_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_every_byte_that_is_another_is_found(short: Path, tmp_path: Path, stream: str) -> None:
+def test_every_changed_byte_is_found(short: Path, tmp_path: Path, stream: str) -> None:
     home = Path(shutil.copytree(short, tmp_path / "copy"))
     path = directory_of(home) / stream
     data = path.read_bytes()
@@ -170,7 +170,7 @@ def test_every_byte_that_is_another_is_found(short: Path, tmp_path: Path, stream
 
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("at", [0, 1, 40, 80])
-def test_a_line_that_is_gone_is_found(home: Path, place: Path, stream: str, at: int) -> None:
+def test_missing_line_is_found(home: Path, place: Path, stream: str, at: int) -> None:
     left = lines(place / stream)
     del left[at]
     (place / stream).write_bytes(b"".join(left))
@@ -178,7 +178,7 @@ def test_a_line_that_is_gone_is_found(home: Path, place: Path, stream: str, at: 
     assert (first.file, first.line) == (stream, at + 1)
 
 
-def test_lines_that_are_gone_are_counted(home: Path, place: Path) -> None:
+def test_missing_lines_are_counted(home: Path, place: Path) -> None:
     left = lines(place / "messages.jsonl")
     del left[10:15]
     (place / "messages.jsonl").write_bytes(b"".join(left))
@@ -188,7 +188,7 @@ def test_lines_that_are_gone_are_counted(home: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_lines_in_another_order_or_twice_are_found(home: Path, place: Path, stream: str) -> None:
+def test_reordered_or_duplicate_lines_are_found(home: Path, place: Path, stream: str) -> None:
     good = lines(place / stream)
     for bad in ([*good[:20], good[21], good[20], *good[22:]], [*good[:21], good[20], *good[21:]]):
         (place / stream).write_bytes(b"".join(bad))
@@ -197,7 +197,7 @@ def test_lines_in_another_order_or_twice_are_found(home: Path, place: Path, stre
         assert first.line in (21, 22)
 
 
-def test_messages_that_are_gone_from_the_end_are_found(home: Path, place: Path) -> None:
+def test_messages_missing_at_the_end_are_found(home: Path, place: Path) -> None:
     kept = lines(place / "messages.jsonl")[:-3]
     (place / "messages.jsonl").write_bytes(b"".join(kept))
     first = found(home, "damage")[0]
@@ -205,13 +205,13 @@ def test_messages_that_are_gone_from_the_end_are_found(home: Path, place: Path) 
     assert "the last 3 of" in first.what
 
 
-def test_a_log_that_is_gone_altogether_is_found(home: Path, place: Path) -> None:
+def test_missing_log_is_found(home: Path, place: Path) -> None:
     for stream in STREAMS:
         (place / stream).unlink()
     assert "both streams are empty" in found(home, "damage")[0].what
 
 
-def test_a_content_that_is_gone_or_another_is_found_at_its_message(home: Path, place: Path) -> None:
+def test_missing_or_changed_content_is_reported_at_its_message(home: Path, place: Path) -> None:
     told = (place / "messages.jsonl").read_text()
     raw = next(path for path in sorted((place / "raw").iterdir()) if path.name in told)
     data = raw.read_bytes()
@@ -223,7 +223,7 @@ def test_a_content_that_is_gone_or_another_is_found_at_its_message(home: Path, p
         assert raw.name in first.what
 
 
-def test_a_session_in_the_place_of_another_is_found(home: Path, place: Path) -> None:
+def test_meta_file_of_another_session_is_found(home: Path, place: Path) -> None:
     (place / "meta.json").write_text(json.dumps({**KEY._asdict(), "session": "other"}))
     assert [finding.file for finding in found(home, "damage")] == ["meta.json"]
     (place / "meta.json").write_text("[]")
@@ -249,20 +249,20 @@ def written(home: Path, stream: str, *records: dict[str, Any]) -> list[VerifyFin
         ("events", {"type": "done", "run": "x", "status": "ok", "ctx": {}}, "its run 'x' has no start"),
     ],
 )
-def test_records_that_contradict_others_are_found(home: Path, stream: str, record: dict[str, Any], what: str) -> None:
+def test_contradictory_records_are_found(home: Path, stream: str, record: dict[str, Any], what: str) -> None:
     next_number = 1 + len(FileStore(home).open(KEY).read(stream)[0])
     record = {**record, "ctx": {"seq": next_number, **record["ctx"]}}
     findings = [each for each in written(home, stream, record) if each.severity == "damage"]
     assert what in findings[0].what
 
 
-def test_an_id_that_stands_twice_is_found(home: Path, place: Path) -> None:
+def test_duplicate_id_is_found(home: Path, place: Path) -> None:
     id = json.loads(lines(place / "messages.jsonl")[4])["ctx"]["id"]
     (first, *_) = written(home, "messages", {"role": "user", "content": "", "ctx": {"id": id}})
     assert (first.severity, first.what) == ("damage", f"its id {id!r} is that of an earlier record")
 
 
-def test_memory_from_messages_that_there_are_not_is_found(home: Path) -> None:
+def test_memory_item_with_missing_source_messages_is_found(home: Path) -> None:
     item = {"id": "x", "type": "fact", "content": "?", "tags": [], "tier": "core", "decay": 0.1, "anchor": 1}
     item |= {"first": 1, "last": 1, "source": "messages:900-901"}
     operation = {"kind": "add", "id": "x", "tier": "core", "item": item}
@@ -271,7 +271,7 @@ def test_memory_from_messages_that_there_are_not_is_found(home: Path) -> None:
     assert "is from messages 900 to 901" in first.what
 
 
-def test_there_is_an_end_to_what_is_listed(home: Path, place: Path) -> None:
+def test_listed_findings_are_limited(home: Path, place: Path) -> None:
     with (place / "messages.jsonl").open("ab") as stream:
         stream.write(b"nonsense\n" * 1500 + lines(place / "messages.jsonl")[0])
     verification = verify("s", store=home)
@@ -282,7 +282,7 @@ def test_there_is_an_end_to_what_is_listed(home: Path, place: Path) -> None:
 # --- behind, and worth knowing --------------------------------------------------------------------------
 
 
-def test_what_a_crash_cut_short_is_no_damage(home: Path, place: Path) -> None:
+def test_torn_record_after_a_crash_is_no_damage(home: Path, place: Path) -> None:
     with (place / "events.jsonl").open("ab") as stream:
         stream.write(b'{"type":"start","run":"t')
     (finding,) = found(home)
@@ -295,7 +295,7 @@ def test_what_a_crash_cut_short_is_no_damage(home: Path, place: Path) -> None:
     assert ".torn-" in next(each.file for each in verification.findings if each.severity == "note")
 
 
-def test_lines_that_others_wrote_are_counted(home: Path, place: Path) -> None:
+def test_lines_written_by_hand_are_counted(home: Path, place: Path) -> None:
     with (place / "messages.jsonl").open("ab") as stream:
         stream.write(b'{"role":"user","content":"by hand"}\n{"role":"admin","content":"by hand"}\n')
     verification = verify("s", store=home)
@@ -304,7 +304,7 @@ def test_lines_that_others_wrote_are_counted(home: Path, place: Path) -> None:
     assert damage == ["it is not what the ABI says: invalid role 'admin'"]
 
 
-def test_odd_things_that_callers_sent_are_worth_a_note(home: Path, place: Path) -> None:
+def test_unusual_caller_messages_are_noted(home: Path, place: Path) -> None:
     odd = {"role": "tool", "content": [{"text": "no type"}], "tool_call_id": "c-77", "ctx": {"seq": 137}}
     notes = [each.what for each in written(home, "messages", odd) if each.line]
     assert notes == [
@@ -313,7 +313,7 @@ def test_odd_things_that_callers_sent_are_worth_a_note(home: Path, place: Path) 
     ]
 
 
-def test_an_unfinished_turn_depends_on_its_writer(home: Path) -> None:
+def test_finding_for_an_unfinished_turn_depends_on_its_writer(home: Path) -> None:
     runtime = {"round": 60, "datetime": "2026-01-01T00:00:00Z", "startup_at": "2026-01-01T00:00:00Z"}
     store = FileStore(home)
     writer = store.open(KEY).writer
@@ -340,7 +340,7 @@ def test_an_unfinished_turn_depends_on_its_writer(home: Path) -> None:
         ("latest.md", lambda data: b"", "it is not what the log says"),
     ],
 )
-def test_derived_files_that_differ_are_behind(
+def test_differing_derived_files_are_reported_as_behind(
     home: Path, place: Path, name: str, change: Callable[[bytes], bytes], what: str
 ) -> None:
     right = (place / name).read_bytes()
@@ -353,7 +353,7 @@ def test_derived_files_that_differ_are_behind(
     assert found(home) == []
 
 
-def test_a_deleted_context_is_behind_and_comes_back(home: Path, place: Path) -> None:
+def test_deleted_context_directory_is_reported_and_restored(home: Path, place: Path) -> None:
     before = {path: path.read_bytes() for path in (place / "context").rglob("*") if path.is_file()}
     shutil.rmtree(place / "context")
     findings = found(home)
@@ -364,7 +364,7 @@ def test_a_deleted_context_is_behind_and_comes_back(home: Path, place: Path) -> 
     assert found(home) == []
 
 
-def test_what_somebody_put_there_is_left_or_noted(home: Path, place: Path) -> None:
+def test_files_added_by_hand_are_accepted_or_noted(home: Path, place: Path) -> None:
     (place / "context" / "pinned").mkdir()
     (place / "context" / "pinned" / "system.md").write_text("Be kind.")
     (place / "context" / "budget").write_text("8000\n")
@@ -387,13 +387,13 @@ def test_what_somebody_put_there_is_left_or_noted(home: Path, place: Path) -> No
 # --- the commands ---------------------------------------------------------------------------------------
 
 
-def test_the_command_says_that_all_is_well(home: Path) -> None:
+def test_verify_command_reports_a_healthy_session(home: Path) -> None:
     result = command("verify", "s", "--store", str(home))
     assert result.exit_code == 0
     assert result.output.splitlines()[-1] == "intact"
 
 
-def test_the_command_names_the_first_bad_record_first(home: Path, place: Path) -> None:
+def test_verify_command_names_the_first_bad_record_first(home: Path, place: Path) -> None:
     path = place / "events.jsonl"
     data = path.read_bytes()
     at = data.index(b"\n", 3000) + 9
@@ -414,7 +414,7 @@ def test_the_command_names_the_first_bad_record_first(home: Path, place: Path) -
     assert told["findings"][0]["line"] == number
 
 
-def test_what_is_behind_is_told_and_no_failure(home: Path, place: Path) -> None:
+def test_outdated_derived_files_are_reported_without_failure(home: Path, place: Path) -> None:
     (place / "context" / "todo.md").unlink()
     result = command("verify", "s", "--store", str(home))
     assert result.exit_code == 0
@@ -426,7 +426,7 @@ def test_what_is_behind_is_told_and_no_failure(home: Path, place: Path) -> None:
     assert (told["written"], told["changed"], told["removed"]) == ([], [], [])
 
 
-def test_commands_about_nobody_are_one_sentence(home: Path) -> None:
+def test_commands_for_a_missing_session_are_a_one_line_error(home: Path) -> None:
     for name in ("verify", "rebuild"):
         result = command(name, "nobody", "--store", str(home))
         assert result.exit_code == 1
@@ -434,7 +434,7 @@ def test_commands_about_nobody_are_one_sentence(home: Path) -> None:
 
 
 @pytest.mark.parametrize("looks_on", [True, False])
-def test_a_bar_is_for_long_work_that_somebody_watches(
+def test_progress_bar_is_shown_only_for_long_work_on_a_terminal(
     looks_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: looks_on)

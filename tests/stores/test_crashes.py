@@ -149,7 +149,7 @@ CODES = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)
 @pytest.mark.parametrize(
     "name", ["write", "fsync", "fdatasync", "ftruncate", "replace", "rename", "unlink", "mkdir", "chmod", "open"]
 )
-def test_what_the_system_refuses_is_not_acknowledged_and_harms_nothing(
+def test_refused_system_calls_are_not_acknowledged_and_damage_nothing(
     quick_path: Path, name: str, for_ever: bool
 ) -> None:
     count = counted(quick_path / "counted").counts[name]
@@ -166,7 +166,7 @@ def test_what_the_system_refuses_is_not_acknowledged_and_harms_nothing(
         assert_kept(quick_path / "failed", acks)
 
 
-def test_every_write_may_be_refused_for_any_reason(quick_path: Path) -> None:
+def test_refused_write_of_any_kind_loses_nothing_acknowledged(quick_path: Path) -> None:
     count = counted(quick_path / "counted").counts["write"]
     lengths = itertools.cycle((None, 1, 100))
     for (number, code), length in zip(itertools.product(range(1, count + 1), CODES), lengths, strict=False):
@@ -190,7 +190,7 @@ def refusing_the_rest(number: int, code: int, length: int | None) -> Before:
     return before
 
 
-def test_a_write_and_its_undoing_may_both_be_refused(quick_path: Path) -> None:
+def test_refused_write_and_refused_rollback_lose_nothing_acknowledged(quick_path: Path) -> None:
     count = counted(quick_path / "counted").counts["write"]
     for number in range(1, count + 1):
         acks: list[Acks] = []
@@ -209,7 +209,7 @@ def test_a_write_and_its_undoing_may_both_be_refused(quick_path: Path) -> None:
         assert_kept(quick_path / "failed", acks)
 
 
-def test_writes_may_be_short(quick_path: Path) -> None:
+def test_short_writes_are_completed(quick_path: Path) -> None:
     for length in range(1, 250):
         acks: list[Acks] = []
         with installed(Seam(short(length))):
@@ -219,7 +219,7 @@ def test_writes_may_be_short(quick_path: Path) -> None:
         shutil.rmtree(quick_path / "short")
 
 
-def test_what_the_medium_failed_to_take_is_written_anew_before_anything_behind_it_is_trusted(quick_path: Path) -> None:
+def test_records_of_a_failed_sync_are_rewritten_before_later_records_are_trusted(quick_path: Path) -> None:
     worker = worker_in(quick_path, name="before")
     worker.turn(0)
     path = worker.log.directory / "messages.jsonl"
@@ -241,7 +241,7 @@ def test_what_the_medium_failed_to_take_is_written_anew_before_anything_behind_i
     other.unsynced()()
 
 
-def test_nobody_trusts_a_sync_of_what_the_medium_failed_to_take_meanwhile(quick_path: Path) -> None:
+def test_later_sync_does_not_confirm_records_of_a_failed_sync(quick_path: Path) -> None:
     logs = [FileStore(quick_path).open(KEY) for _ in range(2)]
     waits = []
     for log in logs:
@@ -318,7 +318,7 @@ def test_a_power_cut_at_any_moment_loses_nothing_acknowledged(quick_path: Path, 
     assert [loss for loss in losses if loss] == []
 
 
-def test_a_power_cut_would_lose_what_nobody_waited_for(quick_path: Path) -> None:
+def test_power_cut_may_lose_records_that_were_not_synced(quick_path: Path) -> None:
     recorded = recorded_turns(quick_path / "run", 1)
     assert sum(map(bool, itertools.islice(recorded.losses(quick_path / "after", syncs=False), 400))) > 50
 
@@ -331,7 +331,7 @@ def test_a_power_cut_after_a_failed_sync_loses_nothing_acknowledged(quick_path: 
         assert [loss for loss in losses if loss] == []
 
 
-def test_a_stream_or_a_file_that_comes_later_outlives_a_power_cut_too(quick_path: Path) -> None:
+def test_later_streams_and_files_survive_a_power_cut(quick_path: Path) -> None:
     recorded = Recorded(quick_path / "run")
     with installed(recorded.seam):
         (worker,) = recorded.workers(1)
@@ -363,7 +363,7 @@ def test_failures_leave_no_handle_open(quick_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_cannot_be_read_is_an_error_and_not_the_end(quick_path: Path) -> None:
+def test_read_failure_is_an_error_and_not_the_end_of_the_log(quick_path: Path) -> None:
     worker = worker_in(quick_path)
     with installed(Seam()) as seam:
         three_turns(worker)

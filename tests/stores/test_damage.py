@@ -78,7 +78,7 @@ def looks_torn(data: bytes, at: int, starts: Sequence[int]) -> bool:
 @pytest.mark.parametrize(
     ("change", "lasting"), [*((change, True) for change in CHANGES), ("all bits", False), ("to zero", False)]
 )
-def test_a_changed_byte_is_reported_and_costs_no_other_record(log: FileLog, change: str, lasting: bool) -> None:
+def test_changed_byte_is_reported_and_loses_no_other_record(log: FileLog, change: str, lasting: bool) -> None:
     written = write(log, lasting)
     whole = (log.directory / "messages.jsonl").read_bytes()
     assert len(whole) > SECTOR
@@ -98,7 +98,7 @@ def lines_of(log: FileLog) -> list[bytes]:
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-def test_a_line_that_is_taken_out_is_reported_and_costs_no_other(log: FileLog, lasting: bool) -> None:
+def test_removed_line_is_reported_and_loses_no_other_record(log: FileLog, lasting: bool) -> None:
     written = write(log, lasting)
     lines = lines_of(log)
     for at in range(len(lines) - 1):
@@ -108,7 +108,7 @@ def test_a_line_that_is_taken_out_is_reported_and_costs_no_other(log: FileLog, l
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-def test_a_line_that_stands_twice_is_reported_and_counts_once(log: FileLog, lasting: bool) -> None:
+def test_duplicate_line_is_reported_and_counts_once(log: FileLog, lasting: bool) -> None:
     written = write(log, lasting)
     lines = lines_of(log)
     for at in range(len(lines)):
@@ -120,7 +120,7 @@ def test_a_line_that_stands_twice_is_reported_and_counts_once(log: FileLog, last
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-def test_lines_that_changed_places_are_reported_and_all_served(log: FileLog, lasting: bool) -> None:
+def test_swapped_lines_are_reported_and_all_returned(log: FileLog, lasting: bool) -> None:
     written = write(log, lasting)
     lines = lines_of(log)
     for at in range(len(lines) - 1):
@@ -130,7 +130,7 @@ def test_lines_that_changed_places_are_reported_and_all_served(log: FileLog, las
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-def test_a_newline_that_is_missing_is_reported_or_costs_nothing(log: FileLog, lasting: bool) -> None:
+def test_missing_newline_is_reported_or_loses_nothing(log: FileLog, lasting: bool) -> None:
     written = write(log, lasting)
     lines = lines_of(log)
     for at in range(len(lines)):
@@ -141,7 +141,7 @@ def test_a_newline_that_is_missing_is_reported_or_costs_nothing(log: FileLog, la
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-def test_a_line_put_in_by_hand_is_read_and_not_vouched_for(log: FileLog, lasting: bool) -> None:
+def test_line_inserted_by_hand_is_read_as_unverified(log: FileLog, lasting: bool) -> None:
     written = write(log, lasting)
     lines = lines_of(log)
     for at in range(len(lines) + 1):
@@ -159,7 +159,7 @@ def test_a_line_put_in_by_hand_is_read_and_not_vouched_for(log: FileLog, lasting
         assert len(fresh.read("messages")[0]) == len(written) + 3
 
 
-def test_zeros_in_what_outlived_a_later_sync_are_damage_and_stay(log: FileLog) -> None:
+def test_zeros_before_a_later_sync_are_damage_and_are_kept(log: FileLog) -> None:
     """A block that the medium loses later is no power cut."""
     written = []
     for number in range(6):
@@ -174,7 +174,7 @@ def test_zeros_in_what_outlived_a_later_sync_are_damage_and_stay(log: FileLog) -
         damaged.assert_reported(written[4:])
 
 
-def test_a_damaged_line_is_told_once_and_never_holds_up_writing(log: FileLog) -> None:
+def test_damaged_line_is_reported_once_and_never_blocks_writing(log: FileLog) -> None:
     write(log, lasting=False)
     path = log.directory / "messages.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"id":"b"', b'"id":"B"'))
@@ -187,7 +187,7 @@ def test_a_damaged_line_is_told_once_and_never_holds_up_writing(log: FileLog) ->
     assert "its checksum is wrong" in told[0]
 
 
-def test_a_log_in_the_place_of_another_is_looked_through_anew(log: FileLog) -> None:
+def test_replaced_log_is_scanned_again(log: FileLog) -> None:
     """Even if the system gives it the number that the other had."""
     write(log, lasting=True)
     path = log.directory / "messages.jsonl"
@@ -203,7 +203,7 @@ def test_a_log_in_the_place_of_another_is_looked_through_anew(log: FileLog) -> N
     assert len(ids(log.read("messages")[0])) == 41
 
 
-def test_what_is_left_of_a_batch_after_a_ban_is_no_torn_end(log: FileLog) -> None:
+def test_batch_shortened_by_a_banned_text_is_no_torn_end(log: FileLog) -> None:
     with log.locked():
         log.append({"messages": [entry("a"), entry("b"), entry("c")]})
     path = log.directory / "messages.jsonl"
@@ -215,7 +215,7 @@ def test_what_is_left_of_a_batch_after_a_ban_is_no_torn_end(log: FileLog) -> Non
     assert list(log.directory.glob("*.torn-*")) == []
 
 
-def test_a_line_that_was_read_before_its_newline_came_is_no_damage(log: FileLog) -> None:
+def test_line_read_before_its_newline_is_no_damage(log: FileLog) -> None:
     write(log, lasting=True)
     path = log.directory / "messages.jsonl"
     path.write_bytes(path.read_bytes().rstrip(b"\n"))

@@ -55,13 +55,13 @@ def rules_told(home: Path) -> list[MemoryRules]:
     return [rules_from_json(event["rules"])[0] for event in lines(home, "ada", "events") if "rules" in event]
 
 
-def test_its_rounds_are_told_by_the_rules_of_then(home: Path) -> None:
+def test_rounds_of_an_earlier_version_follow_its_rules(home: Path) -> None:
     store = FileStore(home)
     assert [placed(memory_at(store, KEY, round)) for round in range(1, ROUNDS + 1)] == THEN
     assert THEN[0]["core"]["core-name"] < THEN[-1]["core"]["core-name"], "core faded then"
 
 
-def test_new_turns_go_by_new_rules_and_change_no_earlier_round(provider: Provider, home: Path) -> None:
+def test_new_turns_follow_new_rules_and_change_no_earlier_round(provider: Provider, home: Path) -> None:
     store = FileStore(home)
     go_on(provider, home, 40)
     assert [rules.half_lives.core for rules in rules_told(home)] == [96, inf]
@@ -74,14 +74,14 @@ def test_new_turns_go_by_new_rules_and_change_no_earlier_round(provider: Provide
     assert "task-1" not in now["working"]
 
 
-def test_what_had_faded_in_core_is_worth_what_it_was_then(provider: Provider, home: Path) -> None:
+def test_decayed_core_items_regain_the_decay_of_their_last_use(provider: Provider, home: Path) -> None:
     """Its decay is counted from its last use on by the rules of the day: core has that of its last use again."""
     go_on(provider, home, 1)
     now = placed(memory_of(FileStore(home), KEY))["core"]
     assert now == {"core-name": 0.05, "fact-1": 0.0, "fact-2": 0.3}
 
 
-def test_a_restart_of_a_session_between_the_rules_tells_the_same(provider: Provider, home: Path) -> None:
+def test_restart_of_a_session_across_versions_gives_the_same_memory(provider: Provider, home: Path) -> None:
     go_on(provider, home, 3)
     told = memory_of(FileStore(home), KEY)
     for checkpoint in home.rglob(".checkpoint"):
@@ -89,7 +89,7 @@ def test_a_restart_of_a_session_between_the_rules_tells_the_same(provider: Provi
     assert memory_of(FileStore(home), KEY) == told
 
 
-def test_its_packs_are_told_again_but_for_the_words_that_were_not_kept(home: Path) -> None:
+def test_packs_of_an_earlier_version_are_restored_except_unkept_texts(home: Path) -> None:
     view = pack_of(FileStore(home), KEY, ROUNDS)
     assert view.notes == ("the text of protocol is no longer kept",)
     told = {block.name: block.text for block in view.blocks}
@@ -98,7 +98,7 @@ def test_its_packs_are_told_again_but_for_the_words_that_were_not_kept(home: Pat
     assert "reminder" not in told
 
 
-def test_the_next_request_knows_what_was_remembered(provider: Provider, home: Path) -> None:
+def test_next_request_contains_the_memory_of_an_earlier_version(provider: Provider, home: Path) -> None:
     go_on(provider, home, 1, budget_messages=0)
     sent = json.dumps(provider.seen[-1].json)
     assert "The user's name is Ada." in sent

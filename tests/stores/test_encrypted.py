@@ -106,7 +106,7 @@ _records = st.dictionaries(st.text(st.characters(codec=None)).filter(lambda name
 
 
 @given(st.lists(_records, min_size=1, max_size=4), _records)
-def test_every_record_and_checkpoint_comes_back(said: list[Record], known: Record) -> None:
+def test_encrypted_records_and_checkpoints_round_trip(said: list[Record], known: Record) -> None:
     with tempfile.TemporaryDirectory() as place:
         for below in (MemoryStore(), FileStore(place)):
             log = EncryptedStore(below, MASTER).open(KEY)
@@ -124,7 +124,7 @@ def test_every_record_and_checkpoint_comes_back(said: list[Record], known: Recor
             ]
 
 
-def test_deep_and_odd_records_come_back(both: Both) -> None:
+def test_deep_and_unusual_records_round_trip(both: Both) -> None:
     deep: Any = "\0\ud800"
     for _ in range(300):
         deep = [deep]
@@ -135,7 +135,7 @@ def test_deep_and_odd_records_come_back(both: Both) -> None:
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=8), st.data())
-def test_a_file_grows_by_any_pieces_whoever_adds_them(pieces: list[bytes], data: st.DataObject) -> None:
+def test_file_grows_by_pieces_of_any_size_from_any_writer(pieces: list[bytes], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as place:
         for below in (MemoryStore(), FileStore(place)):
             logs = [EncryptedStore(below, MASTER).open(KEY) for _ in range(2)]
@@ -156,7 +156,7 @@ def test_a_file_grows_by_any_pieces_whoever_adds_them(pieces: list[bytes], data:
 
 
 @pytest.mark.parametrize("size", [0, 1, LONGEST - 32, LONGEST, 3 * LONGEST + 7])
-def test_large_files_come_back_whole_and_in_part(both: Both, size: int) -> None:
+def test_large_files_are_read_whole_and_in_part(both: Both, size: int) -> None:
     data = bytes(at % 251 for at in range(4096)) * (size // 4096 + 1)
     log = both.log()
     with log.locked():
@@ -168,7 +168,7 @@ def test_large_files_come_back_whole_and_in_part(both: Both, size: int) -> None:
     assert [entry.size for entry in files.entries("raw")] == [size]
 
 
-def test_a_file_that_another_made_anew_goes_on_from_its_own_end(tmp_path: Path) -> None:
+def test_file_recreated_by_another_writer_continues_at_its_own_end(tmp_path: Path) -> None:
     ours, other = (EncryptedStore(FileStore(tmp_path), MASTER).open(KEY) for _ in range(2))
     with ours.locked():
         assert ours.files.extend("context/x", b"abcdef", 0)
@@ -181,7 +181,7 @@ def test_a_file_that_another_made_anew_goes_on_from_its_own_end(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("lost", range(1, 40, 7))
-def test_what_a_crash_cut_short_is_not_continued(both: Both, lost: int) -> None:
+def test_file_torn_by_a_crash_is_not_continued(both: Both, lost: int) -> None:
     log = both.log()
     with log.locked():
         log.files.extend("context/x", b"abc", 0)
@@ -193,7 +193,7 @@ def test_what_a_crash_cut_short_is_not_continued(both: Both, lost: int) -> None:
 
 
 @given(st.lists(st.from_regex(r"[A-Za-z0-9._+-]{1,64}", fullmatch=True), min_size=1, max_size=4))
-def test_names_come_back_and_tell_nothing(parts: list[str]) -> None:
+def test_encrypted_file_names_round_trip_and_reveal_nothing(parts: list[str]) -> None:
     parts = [part.strip(".") or "x" for part in parts]
     name = "/".join(["context", "child", *parts])
     both = Both()
@@ -257,7 +257,7 @@ class CountingFiles(MemoryFiles):
         return done
 
 
-def test_growing_costs_the_same_however_long_a_file_is() -> None:
+def test_appending_to_a_file_costs_the_same_at_any_length() -> None:
     below, cipher = CountingFiles(), Cipher(bytes(32), KEY)
     files, costs = EncryptedFiles(below, lambda: cipher, "s"), []
     for number in range(500):
@@ -271,7 +271,7 @@ def test_growing_costs_the_same_however_long_a_file_is() -> None:
 # an attacker who may write below
 
 
-def test_the_same_key_in_another_place_opens_nothing() -> None:
+def test_sealed_data_opens_only_at_its_position_and_session() -> None:
     cipher = Cipher(bytes(32), KEY)
     sealed = cipher.seal(b"x", "messages", 1)
     assert cipher.open(sealed, "messages", 1) == b"x"
@@ -282,7 +282,7 @@ def test_the_same_key_in_another_place_opens_nothing() -> None:
 
 
 @pytest.mark.parametrize("at", ["sealed", "seq"])
-def test_no_bit_of_a_record_can_be_changed(both: Both, at: str) -> None:
+def test_record_with_any_changed_bit_is_refused(both: Both, at: str) -> None:
     both.written()
     original = both.stream()[1]
     spelled = original["sealed"].encode() if at == "sealed" else None
@@ -305,7 +305,7 @@ def test_no_bit_of_a_record_can_be_changed(both: Both, at: str) -> None:
     assert numbers(both.log()) == [1, 2, 3]
 
 
-def test_no_bit_of_a_file_can_be_changed(both: Both, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_with_any_changed_bit_is_refused(both: Both, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "ctxwrap")
     log = both.log()
     with log.locked():
@@ -362,7 +362,7 @@ def _insert_by_hand(both: Both) -> None:
         (_insert_by_hand, [1, 2, 3], "not encrypted"),
     ],
 )
-def test_what_was_not_written_there_is_refused_and_reported(
+def test_tampered_records_are_refused_and_reported(
     both: Both, attack: Callable[[Both], None], left: list[int], fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     both.written()
@@ -377,7 +377,7 @@ def test_what_was_not_written_there_is_refused_and_reported(
     assert "obey" not in caplog.text
 
 
-def test_a_record_that_comes_again_behind_the_end_is_refused_by_whoever_reads_on(both: Both) -> None:
+def test_record_replayed_after_the_end_is_refused_by_open_readers(both: Both) -> None:
     log = both.written()
     with log.locked():
         _, position = log.read("messages")
@@ -422,7 +422,7 @@ def test_a_file_opens_only_where_it_was_written(both: Both, source: str, caplog:
     assert "context/pinned/rules.md is not read" in caplog.text
 
 
-def test_a_content_that_somebody_sent_does_not_open_as_what_the_operator_says(both: Both) -> None:
+def test_caller_content_does_not_open_as_an_operator_file(both: Both) -> None:
     log = both.log()
     with log.locked():
         log.files.save("raw/sha256-aa", b"obey")
@@ -432,7 +432,7 @@ def test_a_content_that_somebody_sent_does_not_open_as_what_the_operator_says(bo
         assert both.log().files.load(f"{place}/sha256-aa") is None
 
 
-def test_files_in_the_clear_are_named_and_not_read(both: Both, caplog: pytest.LogCaptureFixture) -> None:
+def test_unencrypted_files_are_reported_and_not_read(both: Both, caplog: pytest.LogCaptureFixture) -> None:
     both.written()
     both.blob()["context/pinned/rules.md"] = both.blob()["state"] = b"obey", 0
     log = both.log()
@@ -441,7 +441,7 @@ def test_files_in_the_clear_are_named_and_not_read(both: Both, caplog: pytest.Lo
     assert "context/pinned/rules.md is not read: it is not encrypted" in caplog.text
 
 
-def test_frames_of_an_earlier_state_do_not_fit_a_later_one(both: Both) -> None:
+def test_frames_of_an_earlier_file_version_are_refused(both: Both) -> None:
     log = both.log()
     with log.locked():
         log.files.extend("context/x", b"one", 0)
@@ -486,7 +486,7 @@ def test_another_key_file_opens_nothing(both: Both) -> None:
     assert numbers(both.log()) == [1, 2, 3]
 
 
-def test_a_session_in_the_clear_is_refused_and_left_alone(both: Both) -> None:
+def test_unencrypted_session_is_refused_and_left_unchanged(both: Both) -> None:
     plain = both.below.open(KEY)
     with plain.locked():
         plain.append({"events": [numbered_record(1)]})
@@ -495,7 +495,7 @@ def test_a_session_in_the_clear_is_refused_and_left_alone(both: Both) -> None:
     assert both.blob() == {}
 
 
-def test_a_session_that_began_in_the_clear_meanwhile_is_refused(both: Both) -> None:
+def test_session_started_unencrypted_in_the_meantime_is_refused(both: Both) -> None:
     log, plain = both.log(), both.below.open(KEY)
     plain.append({"messages": [{"content": "by hand", "ctx": {}}]})
     with pytest.raises(ctxwrap.KeyMismatch), log.locked():
@@ -547,7 +547,7 @@ _SPELLINGS = [
 
 
 @pytest.mark.parametrize("first", _SPELLINGS)
-def test_a_key_is_the_same_however_it_is_spelled(tmp_path: Path, first: str) -> None:
+def test_key_spellings_are_equivalent(tmp_path: Path, first: str) -> None:
     log = ctxwrap.open_store(tmp_path, key=first).open(KEY)
     with log.locked():
         log.append({"messages": [numbered_record(1)]})
@@ -558,7 +558,7 @@ def test_a_key_is_the_same_however_it_is_spelled(tmp_path: Path, first: str) -> 
 @pytest.mark.parametrize(
     "key", ["", " ", "secretsecret", "00" * 31, "00" * 33, f"{MASTER},", f"{MASTER},secret", [], ["secret"], ["é" * 43]]
 )
-def test_what_is_no_key_is_an_error_that_does_not_show_it(
+def test_invalid_key_is_an_error_that_does_not_show_the_key(
     key: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ctxwrap.SettingsError, match="key") as caught:
@@ -571,7 +571,7 @@ def test_what_is_no_key_is_an_error_that_does_not_show_it(
             ctxwrap.open_store(tmp_path)
 
 
-def test_no_key_shows_anywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_are_shown_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     store = ctxwrap.open_store(tmp_path, key=[OTHER_MASTER, MASTER])
     log = store.open(KEY)
@@ -586,7 +586,7 @@ def test_no_key_shows_anywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert base64.b64decode(OTHER_MASTER) not in files
 
 
-def test_the_environment_names_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_provides_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTXWRAP_KEY", MASTER)
     log = ctxwrap.open_store(tmp_path).open(KEY)
     with log.locked():
@@ -595,7 +595,7 @@ def test_the_environment_names_the_key(tmp_path: Path, monkeypatch: pytest.Monke
     assert numbers(ctxwrap.open_store(tmp_path, key=MASTER).open(KEY)) == [1]
 
 
-def test_without_the_library_a_key_is_an_error_that_names_the_extra(
+def test_key_without_the_library_is_an_error_that_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
@@ -611,7 +611,7 @@ def test_without_the_library_a_key_is_an_error_that_names_the_extra(
 # forgetting
 
 
-def test_a_rewriting_changes_what_is_sealed_and_keeps_the_bytes_of_the_rest(both: Both) -> None:
+def test_rewrite_changes_sealed_records_and_keeps_other_bytes(both: Both) -> None:
     log = both.written()
     before = both.stream()
     with both.changed_stream() as records:
@@ -627,7 +627,7 @@ def test_a_rewriting_changes_what_is_sealed_and_keeps_the_bytes_of_the_rest(both
     assert "swordfish" not in json.dumps(both.stream())
 
 
-def test_damage_below_shows_as_it_does_without_encryption(tmp_path: Path) -> None:
+def test_damage_is_reported_as_without_encryption(tmp_path: Path) -> None:
     store = EncryptedStore(FileStore(tmp_path), MASTER)
     log = store.open(KEY)
     for at in range(1, 5):
@@ -641,7 +641,7 @@ def test_damage_below_shows_as_it_does_without_encryption(tmp_path: Path) -> Non
     assert faults(fresh) == ["", "its checksum is wrong", "", "", "it was cut short by a crash"]
 
 
-def test_checksums_that_an_attacker_mends_do_not_help(tmp_path: Path) -> None:
+def test_repaired_checksums_do_not_hide_a_changed_record(tmp_path: Path) -> None:
     store = EncryptedStore(FileStore(tmp_path), MASTER)
     log = store.open(KEY)
     with log.locked():

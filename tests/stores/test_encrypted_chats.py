@@ -125,7 +125,7 @@ def settled(text: str) -> str:
     return re.sub(r"\b[0-9a-f]{20,}\b|call-?\d+", "ID", text)
 
 
-def test_nothing_of_a_chat_is_readable_on_disk(client: openai.OpenAI, home: Path) -> None:
+def test_chat_texts_are_not_readable_on_disk(client: openai.OpenAI, home: Path) -> None:
     chat(client, home, key=MASTER)
     assert leaks(home, *CANARIES) == []
     plain = home.with_name("plain")
@@ -133,7 +133,7 @@ def test_nothing_of_a_chat_is_readable_on_disk(client: openai.OpenAI, home: Path
     assert {text for text, _ in leaks(plain, *CANARIES)} == set(CANARIES), "the canaries would show"
 
 
-def test_the_model_is_told_the_same(client: openai.OpenAI, home: Path, provider: Provider) -> None:
+def test_model_gets_the_same_request_with_encryption(client: openai.OpenAI, home: Path, provider: Provider) -> None:
     views = []
     for place, key in ((home, {"key": MASTER}), (home.with_name("plain"), {})):
         chat(client, place, **key)
@@ -146,7 +146,7 @@ def test_the_model_is_told_the_same(client: openai.OpenAI, home: Path, provider:
         assert word in views[0][0], "the pack holds something of everything"
 
 
-def test_an_encrypted_session_is_whole_and_can_be_rebuilt(client: openai.OpenAI, home: Path, keyed: None) -> None:
+def test_encrypted_session_verifies_and_can_be_rebuilt(client: openai.OpenAI, home: Path, keyed: None) -> None:
     chat(client, home)
     verification = ctxwrap.verify("s", store=home)
     assert verification.findings == ()
@@ -158,9 +158,7 @@ def test_an_encrypted_session_is_whole_and_can_be_rebuilt(client: openai.OpenAI,
     assert session_details(ctxwrap.open_store(home), KEY).damaged == 0
 
 
-def test_what_is_forgotten_and_purged_is_gone_for_those_with_the_key_too(
-    client: openai.OpenAI, home: Path, keyed: None
-) -> None:
+def test_forgotten_and_purged_texts_cannot_be_decrypted(client: openai.OpenAI, home: Path, keyed: None) -> None:
     wrapped = chat(client, home)
     ctxwrap.forget("s", item="w-1", store=home)
     for number, message in enumerate(ctxwrap.open_store(home).open(KEY).read("messages")[0], 1):
@@ -178,7 +176,7 @@ def test_what_is_forgotten_and_purged_is_gone_for_those_with_the_key_too(
     assert leaks(home, *CANARIES) == []
 
 
-def test_a_fresh_process_goes_on(home: Path) -> None:
+def test_new_process_continues_an_encrypted_session(home: Path) -> None:
     environment = {**os.environ, "CTXWRAP_KEY": MASTER, "PYTHONPATH": str(Path(ctxwrap.__file__).parents[1])}
     command = [sys.executable, "-m", "ctxwrap", "chat", "--store", str(home)]
     for typed, answer in ((f"My name is {NAME}\n", f"{NAME}."), ("What is my name?\n", f"Your name is {NAME}.")):
@@ -187,7 +185,7 @@ def test_a_fresh_process_goes_on(home: Path) -> None:
     assert leaks(home, NAME, "My name is") == []
 
 
-def test_what_an_attacker_writes_is_found_by_verifying(client: openai.OpenAI, home: Path, keyed: None) -> None:
+def test_verify_finds_records_written_by_an_attacker(client: openai.OpenAI, home: Path, keyed: None) -> None:
     wrapped = ctxwrap.wrap(client, store=home, session="s")
     say(wrapped, SAID)
     path = FileStore(home).open(KEY).directory / "messages.jsonl"
@@ -204,7 +202,7 @@ def test_what_an_attacker_writes_is_found_by_verifying(client: openai.OpenAI, ho
     assert session_details(ctxwrap.open_store(home), KEY).damaged == 1
 
 
-def test_a_missing_record_is_found_by_verifying(client: openai.OpenAI, home: Path, keyed: None) -> None:
+def test_verify_finds_a_missing_encrypted_record(client: openai.OpenAI, home: Path, keyed: None) -> None:
     wrapped = ctxwrap.wrap(client, store=home, session="s")
     for _ in range(3):
         say(wrapped, SAID)
@@ -223,7 +221,7 @@ def test_a_missing_record_is_found_by_verifying(client: openai.OpenAI, home: Pat
 @pytest.mark.parametrize("key", [None, OTHER])
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("mode", ["enabled", "readonly", "shadow", "disabled"])
-def test_a_call_that_cannot_open_its_session_is_an_error(
+def test_call_without_the_session_key_is_an_error(
     client: openai.OpenAI, home: Path, provider: Provider, key: str | None, strict: bool, mode: str
 ) -> None:
     say(ctxwrap.wrap(client, store=ctxwrap.open_store(home, key=MASTER), session="s"), SAID)
@@ -239,7 +237,7 @@ async def _ask(client: Any) -> None:
     await client.chat.completions.create(model="practice", messages=[{"role": "user", "content": "go on"}])
 
 
-def test_so_is_one_over_async_io(client: openai.OpenAI, home: Path, provider: Provider) -> None:
+def test_async_call_without_the_session_key_is_an_error(client: openai.OpenAI, home: Path, provider: Provider) -> None:
     import asyncio
 
     say(ctxwrap.wrap(client, store=ctxwrap.open_store(home, key=MASTER), session="s"), SAID)
@@ -256,7 +254,7 @@ def run(*arguments: str, typed: str = "") -> Result:
     return CliRunner().invoke(main, arguments, input=typed)
 
 
-def test_every_command_says_that_the_session_is_encrypted(
+def test_commands_report_that_the_session_is_encrypted(
     client: openai.OpenAI, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(ctxwrap.wrap(client, store=ctxwrap.open_store(home, key=MASTER), session="s"), SAID)
@@ -287,7 +285,7 @@ def test_every_command_says_that_the_session_is_encrypted(
     assert not (tmp_path / "x.zip").exists()
 
 
-def test_every_look_at_a_session_says_so(client: openai.OpenAI, home: Path) -> None:
+def test_read_functions_report_that_the_session_is_encrypted(client: openai.OpenAI, home: Path) -> None:
     say(ctxwrap.wrap(client, store=ctxwrap.open_store(home, key=MASTER), session="s"), SAID)
     store = ctxwrap.open_store(home)
     bare = ctxwrap.wrap(client, store=store, session="s")
@@ -334,7 +332,7 @@ def test_keys_are_rotated(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no key is set" in run("rekey", "a", "--store", str(home)).output
 
 
-def test_a_session_in_the_clear_moves_by_an_archive(
+def test_unencrypted_session_moves_to_an_encrypted_store_by_an_archive(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = str(tmp_path / "x.zip")
@@ -359,7 +357,7 @@ def _both(result: Result) -> str:
     return result.output + (result.stderr if result.stderr_bytes else "")
 
 
-def test_what_an_operator_gives_a_session_is_put_there(
+def test_put_command_adds_an_operator_file_to_an_encrypted_session(
     client: openai.OpenAI, home: Path, tmp_path: Path, keyed: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
@@ -381,7 +379,7 @@ def test_what_an_operator_gives_a_session_is_put_there(
         assert "use pinned/NAME, budget or gc.policy" in run("put", "s", name, "--store", str(home), typed="x").output
 
 
-def test_an_encrypted_store_in_memory_works_too(client: openai.OpenAI) -> None:
+def test_encrypted_memory_store_works(client: openai.OpenAI) -> None:
     store = ctxwrap.open_store("memory:", key=MASTER)
     assert isinstance(store, EncryptedStore)
     wrapped = ctxwrap.wrap(client, store=store, session="s")

@@ -46,9 +46,9 @@ def test_a_power_cut_at_any_moment_loses_nothing_acknowledged(quick_path: Path) 
     crashes.test_a_power_cut_at_any_moment_loses_nothing_acknowledged(quick_path, 2)
 
 
-def test_a_stream_or_a_file_that_comes_later_outlives_a_power_cut_too(quick_path: Path) -> None:
-    crashes.test_a_stream_or_a_file_that_comes_later_outlives_a_power_cut_too(quick_path)
+def test_later_streams_and_files_survive_a_power_cut(quick_path: Path) -> None:
+    crashes.test_later_streams_and_files_survive_a_power_cut(quick_path)
 
 
-def test_every_write_may_be_refused_for_any_reason(quick_path: Path) -> None:
-    crashes.test_every_write_may_be_refused_for_any_reason(quick_path)
+def test_refused_write_of_any_kind_loses_nothing_acknowledged(quick_path: Path) -> None:
+    crashes.test_refused_write_of_any_kind_loses_nothing_acknowledged(quick_path)

@@ -89,7 +89,7 @@ def is_whole(parent: Teller) -> bool:
     return not ctxwrap.verify("s", **parent.place).findings
 
 
-def test_a_purged_message_is_gone_from_children(parent: Teller) -> None:
+def test_purged_message_is_removed_from_children(parent: Teller) -> None:
     tell(parent)
     assert len(places_of(parent.store, WORD)) > 8
     assert "child/kid" in ctxwrap.purge("s", message=1, **parent.place)
@@ -105,7 +105,7 @@ def test_a_purged_message_is_gone_from_children(parent: Teller) -> None:
     assert places_of(parent.store, WORD, "Zébrafish") == []
 
 
-def test_no_row_of_a_database_holds_it(database: str) -> None:
+def test_purged_text_is_in_no_database_row(database: str) -> None:
     parent = Teller(ctxwrap.open_store(database))
     tell(parent)
     assert WORD.encode() in everything_in(database)
@@ -113,7 +113,7 @@ def test_no_row_of_a_database_holds_it(database: str) -> None:
     assert not [form for form in forms(WORD) if form in everything_in(database)]
 
 
-def test_what_a_query_names_is_gone_from_children_whatever_memory_has(parent: Teller) -> None:
+def test_forgetting_a_query_removes_its_text_from_memory_and_children(parent: Teller) -> None:
     tell(parent)
     parent.says("Remember it.", keeps=[item("e-1", f"The word is {WORD}.")])
     names = ctxwrap.open_session("s", **parent.place).would_forget(query=WORD)
@@ -125,7 +125,7 @@ def test_what_a_query_names_is_gone_from_children_whatever_memory_has(parent: Te
     assert is_whole(parent)
 
 
-def test_a_query_that_only_a_child_answers(parent: Teller) -> None:
+def test_forgetting_a_query_removes_text_that_only_a_child_has(parent: Teller) -> None:
     parent.chats(2)
     start_child("s", "kid", handoff="Ask Lindqvist.", **parent.place)
     assert ctxwrap.forget("s", query="lindqvist", **parent.place) == ("child/kid",)
@@ -134,7 +134,7 @@ def test_a_query_that_only_a_child_answers(parent: Teller) -> None:
     assert is_whole(parent)
 
 
-def test_a_forgotten_item_is_gone_from_children(parent: Teller) -> None:
+def test_forgotten_item_is_removed_from_children(parent: Teller) -> None:
     parent.says("Hello.", keeps=[item("e-1", f"The code word of the user is {WORD}."), item("e-2", "Ada drinks tea.")])
     start_child("s", "kid", handoff=f"Go on.\nTell them {WORD} when you are at the door of the house.", **parent.place)
     attach_result("s", "kid", result="Done.", artifacts={"a": WORD.encode(), "b": PATCH}, **parent.place)
@@ -144,7 +144,7 @@ def test_a_forgotten_item_is_gone_from_children(parent: Teller) -> None:
     assert read(parent, "kid/artifact/b") == PATCH
 
 
-def test_the_contents_of_a_child_go_alone(parent: Teller) -> None:
+def test_contents_of_a_child_can_be_purged_alone(parent: Teller) -> None:
     tell(parent)
     before = parent.store.open(KEY).read("messages")[0]
     assert ctxwrap.purge("s", child="kid", **parent.place) == ("child/kid",)
@@ -158,7 +158,7 @@ def test_the_contents_of_a_child_go_alone(parent: Teller) -> None:
     assert is_whole(parent)
 
 
-def test_what_is_no_child_cannot_be_purged(tmp_path: Path) -> None:
+def test_purging_an_unknown_child_is_an_error(tmp_path: Path) -> None:
     parent = Teller(FileStore(tmp_path))
     parent.chats(1)
     with pytest.raises(NotFound, match="no child 'kid'"):
@@ -176,7 +176,7 @@ def test_what_is_no_child_cannot_be_purged(tmp_path: Path) -> None:
         lambda home: ctxwrap.forget("s", query="quinoa", store=home),
     ],
 )
-def test_no_prompt_shows_what_was_erased(provider: Provider, home: Path, erase: Callable[[Path], Any]) -> None:
+def test_erased_text_is_in_no_prompt(provider: Provider, home: Path, erase: Callable[[Path], Any]) -> None:
     asked: list[str] = []
 
     def answer(ask: Ask) -> Answer:
@@ -209,7 +209,7 @@ def test_no_prompt_shows_what_was_erased(provider: Provider, home: Path, erase: 
         (lambda home: ctxwrap.forget("s", query="quinoa", store=home), 10),
     ],
 )
-def test_an_erasure_that_dies_can_be_asked_for_again(tmp_path: Path, erase: Callable[[Path], Any], first: int) -> None:
+def test_interrupted_erasure_can_be_repeated(tmp_path: Path, erase: Callable[[Path], Any], first: int) -> None:
     tell(Teller(FileStore(tmp_path / "before")))
     deaths = 0
     for step in itertools.count(*((0, 5) if PROFILE == "thorough" else (first, 15))):
@@ -226,7 +226,7 @@ def test_an_erasure_that_dies_can_be_asked_for_again(tmp_path: Path, erase: Call
     assert deaths > 3
 
 
-def test_the_command_purges_a_child_after_a_question(tmp_path: Path) -> None:
+def test_purge_command_asks_before_purging_a_child(tmp_path: Path) -> None:
     parent = Teller(FileStore(tmp_path))
     tell(parent)
     child = directory_of(parent.store) / "context/child/kid"
@@ -248,5 +248,5 @@ AROUND = st.text(alphabet="abc .,;:()\n", max_size=30)
 
 
 @given(CODES, AROUND, AROUND)
-def test_a_code_gives_a_text_away_in_any_surroundings(code: str, before: str, behind: str) -> None:
+def test_fingerprints_match_a_code_in_any_surrounding_text(code: str, before: str, behind: str) -> None:
     assert fingerprints(f"it is {code}") & fingerprints(f"{before} {code.upper()} {behind}")

@@ -76,13 +76,13 @@ def test_hostile_ids_get_directories_of_their_own_inside_the_root(tmp_path: Path
 
 
 @given(st.text(st.sampled_from("\ud83d\ude00\udbff\udfff😀a"), min_size=1))
-def test_every_id_is_the_same_when_it_is_read_again(id: str) -> None:
+def test_ids_round_trip_through_directory_names(id: str) -> None:
     known = check_id("session", id)
     assert json.loads(json.dumps(known)) == known == check_id("session", known)
     assert known.encode("utf-16-le", "surrogatepass") == id.encode("utf-16-le", "surrogatepass")
 
 
-def test_halves_of_a_character_name_the_session_that_it_names(tmp_path: Path) -> None:
+def test_surrogate_pair_and_its_character_name_the_same_session(tmp_path: Path) -> None:
     for text in ("\ud83d\ude00", "😀"):
         log = FileStore(tmp_path).open(key_for(text))
         with log.locked():
@@ -91,7 +91,7 @@ def test_halves_of_a_character_name_the_session_that_it_names(tmp_path: Path) ->
     assert (key.session, contents(FileStore(tmp_path).open(key))) == ("😀", ["a", "a"])
 
 
-def test_foreign_bytes_in_names_of_files_are_found_as_they_are_listed(tmp_path: Path) -> None:
+def test_undecodable_file_names_can_be_loaded_as_listed(tmp_path: Path) -> None:
     directory = written(tmp_path, "a")
     (directory / "context" / "pinned").mkdir(parents=True)
     with open(os.fsencode(directory / "context" / "pinned") + b"/caf\xe9.md", "wb") as foreign:
@@ -107,7 +107,7 @@ def test_no_two_ids_share_a_name(first: str, second: str) -> None:
 
 
 @given(st.text(min_size=1))
-def test_names_are_legal(id: str) -> None:
+def test_directory_names_are_legal(id: str) -> None:
     name = safe_name(id)
     assert name.isascii()
     assert len(name) <= 64
@@ -115,7 +115,7 @@ def test_names_are_legal(id: str) -> None:
     assert not set(name) & set("/\\\0 ")
 
 
-def test_only_the_owner_may_read(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_session_files(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         directory = written(tmp_path / "root", "secret")
@@ -138,7 +138,7 @@ def test_every_line_is_sealed_by_a_checksum_over_itself_and_the_line_before(tmp_
     assert_sealed(written(tmp_path, "a", "b", "c") / "messages.jsonl")
 
 
-def test_a_line_cut_short_is_moved_aside(tmp_path: Path) -> None:
+def test_torn_line_is_moved_aside(tmp_path: Path) -> None:
     directory = written(tmp_path, "a", "b")
     path = directory / "messages.jsonl"
     whole = path.read_bytes()
@@ -150,7 +150,7 @@ def test_a_line_cut_short_is_moved_aside(tmp_path: Path) -> None:
     assert whole[:-5].endswith(torn.read_bytes())
 
 
-def test_a_line_of_garbage_hides_no_other(tmp_path: Path) -> None:
+def test_garbage_line_hides_no_other_line(tmp_path: Path) -> None:
     path = written(tmp_path, "a", "b") / "messages.jsonl"
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + b"\xff garbage\n" + b"[1]\n" + b"[" * 100_000 + b"\n" + second)
@@ -169,7 +169,7 @@ def test_a_directory_of_another_session_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_an_unwritable_place_says_what_to_do(tmp_path: Path) -> None:
+def test_unwritable_directory_error_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with (
         pytest.raises(ctxwrap.StoreUnavailable, match="choose another with store="),
@@ -196,7 +196,7 @@ def test_a_store_opens_at_a_path_or_url(tmp_path: Path, url: str) -> None:
     assert store.root == tmp_path
 
 
-def test_without_a_url_the_environment_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variable_names_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTXWRAP_HOME", str(tmp_path))
     store = ctxwrap.open_store()
     assert isinstance(store, PlaintextGuard)
@@ -214,7 +214,7 @@ def test_an_unknown_store_is_an_error(url: str) -> None:
         ctxwrap.open_store(url)
 
 
-def test_a_child_forked_inside_the_lock_keeps_nobody_out(tmp_path: Path) -> None:
+def test_process_forked_inside_the_lock_does_not_hold_the_lock(tmp_path: Path) -> None:
     log = FileStore(tmp_path).open(KEY)
     ready, go = os.pipe()
     with log.locked():
@@ -239,7 +239,7 @@ def test_only_the_owner_may_read_a_checkpoint(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_checkpoint_with_any_byte_changed_is_none(tmp_path: Path) -> None:
+def test_checkpoint_with_any_changed_byte_is_ignored(tmp_path: Path) -> None:
     path = kept(tmp_path, "a", "b")
     whole = path.read_bytes()
     log = FileStore(tmp_path).open(KEY)
@@ -257,7 +257,7 @@ def test_a_checkpoint_with_any_byte_changed_is_none(tmp_path: Path) -> None:
         assert log.load_checkpoint() is None
 
 
-def test_a_checkpoint_of_another_log_is_none(tmp_path: Path) -> None:
+def test_checkpoint_of_another_log_is_ignored(tmp_path: Path) -> None:
     path, other = kept(tmp_path, "a", "b"), kept(tmp_path, "a", "b", key=KEY._replace(session="other"))
     path.write_bytes(other.read_bytes())
     assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
@@ -269,7 +269,7 @@ def test_a_checkpoint_of_another_log_is_none(tmp_path: Path) -> None:
     assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
 
 
-def test_what_a_crash_left_of_a_checkpoint_is_no_obstacle(tmp_path: Path) -> None:
+def test_partial_checkpoint_after_a_crash_is_replaced(tmp_path: Path) -> None:
     path = kept(tmp_path, "a")
     (path.parent / ".checkpoint.new").write_bytes(b"half of")
     assert FileStore(tmp_path).open(KEY).load_checkpoint() is not None
@@ -290,7 +290,7 @@ def shout(line: Record) -> Record:
     return {**line, "content": line["content"].upper()}
 
 
-def test_a_rewritten_log_is_sealed_anew_and_its_owners(tmp_path: Path) -> None:
+def test_rewritten_log_has_new_checksums_and_owner_only_access(tmp_path: Path) -> None:
     directory = written(tmp_path, "a", "B", "\ud800", "é")
     log = FileStore(tmp_path).open(KEY)
     before = os.umask(0)
@@ -306,7 +306,7 @@ def test_a_rewritten_log_is_sealed_anew_and_its_owners(tmp_path: Path) -> None:
     assert sorted(path.name for path in directory.iterdir()) == [".lock", "messages.jsonl", "meta.json"]
 
 
-def test_lines_that_are_no_record_outlive_a_rewriting_unless_they_are_banned(tmp_path: Path) -> None:
+def test_invalid_lines_survive_a_rewrite_unless_they_are_banned(tmp_path: Path) -> None:
     path = written(tmp_path, "a", "b") / "messages.jsonl"
     first, second = path.read_bytes().splitlines(keepends=True)
     strange = b"\xff garbage\n[1]\n{}\n" + b'{"content":"by hand"}\n'
@@ -324,7 +324,7 @@ def test_lines_that_are_no_record_outlive_a_rewriting_unless_they_are_banned(tmp
     assert contents(log) == ["A", "BY HAND", "B", "C"]
 
 
-def test_nothing_that_a_crash_left_outlives_a_rewriting(tmp_path: Path) -> None:
+def test_rewrite_removes_files_left_by_a_crash(tmp_path: Path) -> None:
     checkpoint = kept(tmp_path, "a")
     for name in (".checkpoint.new", "messages.jsonl.torn-7", "messages.jsonl.new"):
         (checkpoint.parent / name).write_bytes(b"half of")
@@ -369,7 +369,7 @@ def _dying(call: Callable[..., Any], calls: Iterator[int], step: int) -> Callabl
     return dying
 
 
-def test_a_rewriting_that_dies_leaves_the_old_log_or_the_new_one(tmp_path: Path) -> None:
+def test_killed_rewrite_leaves_the_old_log_or_the_new_one(tmp_path: Path) -> None:
     old, new = ["a", "b", "c"], ["A", "B", "C", "new"]
     seen = []
     for step in itertools.count():
@@ -400,7 +400,7 @@ def test_a_rewriting_that_dies_leaves_the_old_log_or_the_new_one(tmp_path: Path)
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
+def test_failed_rewrite_leaves_the_old_log_or_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     directory = kept(tmp_path, "a", "b").parent
@@ -416,7 +416,7 @@ def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
     assert_sealed(directory / "messages.jsonl")
 
 
-def test_what_is_not_there_gets_no_other_name(tmp_path: Path) -> None:
+def test_link_to_a_missing_file_creates_nothing(tmp_path: Path) -> None:
     log = FileStore(tmp_path).open(KEY)
     with log.locked():
         log.files.save("there/file", b"x")

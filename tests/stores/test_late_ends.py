@@ -83,7 +83,7 @@ def statuses(store: Store) -> list[str]:
 
 
 @pytest.mark.parametrize("pieces", [1, 350], ids=["nothing written yet", "a part written"])
-def test_the_answer_of_a_worker_that_was_taken_for_dead_is_saved_once(
+def test_reply_of_a_worker_presumed_dead_is_saved_once(
     place: Place, worker: Callable[[], Any], provider: Provider, pieces: int
 ) -> None:
     first, second, store = worker(), worker(), place.opened()
@@ -103,7 +103,7 @@ def test_the_answer_of_a_worker_that_was_taken_for_dead_is_saved_once(
     assert "w-1" in open_existing(KEY, store).memory.items
 
 
-def test_everybody_tells_the_same_of_a_turn_that_ended_twice(
+def test_all_readers_agree_on_a_turn_that_ended_twice(
     place: Place, worker: Callable[[], Any], provider: Provider
 ) -> None:
     stream, store = begun(worker(), provider, pieces=350), place.opened()
@@ -120,7 +120,7 @@ def test_everybody_tells_the_same_of_a_turn_that_ended_twice(
     assert whole["supersedes"] == partial["id"]
 
 
-def test_what_took_the_place_of_a_part_is_purged_with_it(
+def test_purge_removes_the_full_reply_that_replaced_a_partial_one(
     place: Place, worker: Callable[[], Any], provider: Provider
 ) -> None:
     stream, store = begun(worker(), provider, pieces=350), place.opened()
@@ -131,7 +131,7 @@ def test_what_took_the_place_of_a_part_is_purged_with_it(
     assert "word-7" not in repr(store.open(KEY).read("messages")[0])
 
 
-def test_a_conversation_read_from_a_checkpoint_has_the_answer_once(
+def test_session_from_a_checkpoint_has_the_late_reply_once(
     place: Place, worker: Callable[[], Any], provider: Provider
 ) -> None:
     first = worker()

@@ -80,7 +80,7 @@ class Stream:
 
 @given(st.lists(STEPS, max_size=9))
 @example([("numbered", 1, 0), ("gap", 1, 0), ("by hand", 1, 0), ("numbered", 1, 0)])
-def test_records_are_picked_as_they_are_read(steps: list[tuple[str, int, int]]) -> None:
+def test_picked_records_equal_read_records(steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         stream = Stream(Path(root))
         for step in steps:
@@ -103,7 +103,7 @@ def test_a_damaged_record_is_not_picked_and_hides_no_other(
     assert opened(tmp_path).pick("messages", range(1, 101)).keys() == set(range(1, 101)) - {at + 1}
 
 
-def test_another_file_of_the_same_number_is_no_trap(tmp_path: Path) -> None:
+def test_pick_detects_a_replaced_file_with_the_same_inode(tmp_path: Path) -> None:
     log = opened(tmp_path)
     with log.locked():
         log.append({"messages": [numbered_record(number, "x" * 900) for number in range(1, 201)]})
@@ -121,7 +121,7 @@ def test_another_file_of_the_same_number_is_no_trap(tmp_path: Path) -> None:
     assert log.pick("messages", range(1, 201)).keys() == set(range(1, 201))
 
 
-def test_few_bytes_are_read_for_one_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picking_one_record_reads_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     with log.locked():
         for first in range(1, 20_000, 1000):

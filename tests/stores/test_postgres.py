@@ -79,7 +79,7 @@ def run_all(count: int, work: Callable[[int], None]) -> None:
 # tables
 
 
-def test_eight_workers_that_start_at_once_make_the_tables_once(database: str) -> None:
+def test_eight_workers_starting_together_create_the_tables_once(database: str) -> None:
     everybody = FORK.Barrier(8)
 
     def start(name: int) -> None:
@@ -93,14 +93,14 @@ def test_eight_workers_that_start_at_once_make_the_tables_once(database: str) ->
     assert sorted(PostgresStore(database).sessions("tenant", "agent")) == [str(name) for name in range(8)]
 
 
-def test_a_database_of_a_newer_ctxwrap_is_left_alone(database: str) -> None:
+def test_database_of_a_newer_ctxwrap_is_left_unchanged(database: str) -> None:
     PostgresStore(database).open(KEY).read("messages")
     asked(database, "INSERT INTO ctxwrap_migrations (name) VALUES ('of_next_year')")
     with pytest.raises(StoreUnavailable, match=r"newer ctxwrap \(of_next_year\): upgrade"):
         PostgresStore(database).open(KEY).read("messages")
 
 
-def test_a_step_that_fails_leaves_nothing(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_migration_step_is_rolled_back(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(connection: Connection) -> None:
         connection.execute("CREATE TABLE half_done (x integer)")
         raise ZeroDivisionError
@@ -115,7 +115,7 @@ def test_a_step_that_fails_leaves_nothing(database: str, monkeypatch: pytest.Mon
     assert PostgresStore(database).open(KEY).read("messages") == ([], 0)
 
 
-def test_tenants_come_first_in_every_key(database: str) -> None:
+def test_tenant_is_the_first_column_of_every_key(database: str) -> None:
     PostgresStore(database).open(KEY).read("messages")
     keys = asked(
         database,
@@ -144,7 +144,7 @@ def test_every_statement_about_a_session_names_its_tenant(name: str) -> None:
     )
 
 
-def test_no_statement_is_put_together() -> None:
+def test_sql_statements_are_never_concatenated() -> None:
     """What is executed is a constant of one module, and none of its text comes from anywhere else."""
     words = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER)\b")
     for path in Path(postgres.__file__).parent.glob("*.py"):
@@ -183,7 +183,7 @@ def test_eight_processes_take_turns_in_one_session(database: str) -> None:
     store.close()
 
 
-def test_a_lease_runs_out_with_its_process_and_not_before(database: str) -> None:
+def test_lease_expires_with_its_process_and_not_before(database: str) -> None:
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
@@ -213,7 +213,7 @@ def _seconds(count: float) -> Iterator[None]:
         yield
 
 
-def test_what_was_given_back_late_is_not_anothers(database: str) -> None:
+def test_late_release_of_an_expired_lease_keeps_the_new_holder(database: str) -> None:
     log = PostgresStore(database).open(KEY)
     late = log.lease()
     asked(database, "UPDATE ctxwrap_leases SET expires = '-infinity'")
@@ -256,7 +256,7 @@ def test_no_connection_is_held_between_transactions(store: PostgresStore, databa
 # damage
 
 
-def test_a_row_that_was_changed_is_reported_and_hides_no_other(
+def test_changed_row_is_reported_and_hides_no_other_row(
     store: PostgresStore, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = store.open(KEY)
@@ -275,7 +275,7 @@ def test_a_row_that_was_changed_is_reported_and_hides_no_other(
     assert log.pick("messages", range(9)).keys() == {1, 4}
 
 
-def test_a_file_leaves_nothing_behind(store: PostgresStore, database: str) -> None:
+def test_removed_files_leave_no_rows(store: PostgresStore, database: str) -> None:
     log = store.open(KEY)
     for number in range(3):
         with log.locked():
@@ -291,7 +291,7 @@ def test_a_file_leaves_nothing_behind(store: PostgresStore, database: str) -> No
 # errors
 
 
-def test_the_password_is_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
+def test_password_is_in_no_error_message(caplog: pytest.LogCaptureFixture) -> None:
     url = "postgresql://ada:sw0rdfish@127.0.0.1:1/home?connect_timeout=1"
     with pytest.raises(
         StoreUnavailable, match=r"postgresql://ada@127\.0\.0\.1:1/home .* Check that the server runs"
@@ -304,7 +304,7 @@ def test_the_password_is_in_no_message(caplog: pytest.LogCaptureFixture) -> None
     assert "sw0rdfish" not in f"{told.value!r} {told.value.__cause__!r} {caplog.text}"
 
 
-def test_without_the_extra_the_error_names_it() -> None:
+def test_error_without_the_extra_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None; import ctxwrap;"
         "ctxwrap.open_store('postgresql://ada:sw0rdfish@host/x')"
@@ -314,14 +314,14 @@ def test_without_the_extra_the_error_names_it() -> None:
     assert "sw0rdfish" not in done.stderr.replace(code, "")
 
 
-def test_when_all_connections_are_in_use_the_error_says_so(database: str) -> None:
+def test_error_says_that_all_connections_are_in_use(database: str) -> None:
     store = PostgresStore(database, connections=1, patience=0.3)
     with store.open(KEY).locked(), pytest.raises(StoreUnavailable, match="all 1 connections of this process"):
         store.open(KEY._replace(session="other")).read("messages")
     assert store.open(KEY._replace(session="other")).read("messages") == ([], 0)
 
 
-def test_a_replica_is_told_apart(database: str) -> None:
+def test_error_says_that_the_server_is_a_read_only_replica(database: str) -> None:
     PostgresStore(database).open(KEY).read("messages")
     name = database.partition("@/")[2].partition("?")[0]
     asked(database, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
@@ -331,7 +331,7 @@ def test_a_replica_is_told_apart(database: str) -> None:
         log.locked().__enter__()
 
 
-def test_a_session_that_somebody_holds_is_told_apart(database: str) -> None:
+def test_error_says_that_the_session_is_locked(database: str) -> None:
     other = PostgresStore(database, patience=0.3).open(KEY)
     with PostgresStore(database).open(KEY).locked(), pytest.raises(StoreUnavailable, match="pg_stat_activity"):
         other.locked().__enter__()

@@ -34,7 +34,7 @@ def viewed(wrapped: Any) -> tuple[Any, ...]:
     return settled(json.dumps(view.body)), settled(repr(view.items)), view.budget
 
 
-def test_every_worker_tells_the_model_what_it_is_told_with_files(
+def test_postgres_workers_send_the_same_requests_as_a_file_store(
     client: openai.OpenAI, home: Path, database: str
 ) -> None:
     views = [viewed(chat(client, place)) for place in (home, database)]
@@ -48,7 +48,7 @@ def test_every_worker_tells_the_model_what_it_is_told_with_files(
 
 
 @pytest.mark.parametrize("key", [None, MASTER], ids=["clear", "encrypted"])
-def test_a_session_is_whole_can_be_rebuilt_and_forgets(
+def test_postgres_session_verifies_rebuilds_and_forgets(
     client: openai.OpenAI, database: str, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if key is not None:
@@ -99,7 +99,7 @@ def test_a_session_moves_from_files_to_the_database_and_back(
     assert '"s"' in shown.output
 
 
-def test_streams_and_tasks_at_once_take_their_turns(client: openai.OpenAI, provider: Provider, database: str) -> None:
+def test_concurrent_streams_and_tasks_take_turns(client: openai.OpenAI, provider: Provider, database: str) -> None:
     bare = openai.AsyncOpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
     wrapped = ctxwrap.wrap(bare, store=database, session="s", busy_timeout=60)
 

@@ -10,7 +10,7 @@ from tests.export.logs import Chat
 from tests.export.test_copy import assert_same, told
 
 
-def test_a_session_goes_there_and_back(provider: Provider, home: Path, tmp_path: Path, database: str) -> None:
+def test_session_is_copied_to_postgres_and_back(provider: Provider, home: Path, tmp_path: Path, database: str) -> None:
     source, there, back = FileStore(home), open_store(database), FileStore(tmp_path / "back")
     chat = told(provider, source)
     list(ctxwrap.copy_sessions(source, there))
@@ -22,7 +22,7 @@ def test_a_session_goes_there_and_back(provider: Provider, home: Path, tmp_path:
     assert_same(source, back)
 
 
-def test_memories_live_there(provider: Provider, database: str) -> None:
+def test_memories_api_works_on_postgres(provider: Provider, database: str) -> None:
     Chat(provider, open_store(database)).say("Our bakery opens on 17 May 2027.")
     memories = ctxwrap.Memories(database)
     assert [each.memories for each in memories.list_vaults()] == [1]

@@ -55,7 +55,7 @@ def blocks(connection: psycopg.Connection[Any], statement: str, values: dict[str
 
 
 @pytest.mark.parametrize("is_analysed", [True, False], ids=["analysed", "never analysed"])
-def test_saving_files_touches_as_much_however_many_there_are(
+def test_cost_of_saving_a_file_does_not_depend_on_the_file_count(
     connection: psycopg.Connection[Any], database: str, is_analysed: bool
 ) -> None:
     """Also while the planner knows nothing of the tables yet."""

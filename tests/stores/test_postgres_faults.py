@@ -53,9 +53,7 @@ def append(log: PostgresLog, text: str) -> None:
 
 
 @pytest.mark.parametrize("delivers", [True, False], ids=["done", "not done"])
-def test_a_commit_that_nobody_answered_is_there_once(
-    log: PostgresLog, proxy: Proxy, database: str, delivers: bool
-) -> None:
+def test_unanswered_commit_is_stored_once(log: PostgresLog, proxy: Proxy, database: str, delivers: bool) -> None:
     append(log, "a")
     proxy.cut(COMMIT, delivers=delivers)
     append(log, "b")
@@ -67,9 +65,7 @@ def test_a_commit_that_nobody_answered_is_there_once(
     assert there.files.load("file") == b"c"
 
 
-def test_a_commit_that_nobody_answered_is_known_though_others_wrote_since(
-    log: PostgresLog, proxy: Proxy, database: str
-) -> None:
+def test_unanswered_commit_is_recognised_after_writes_of_others(log: PostgresLog, proxy: Proxy, database: str) -> None:
     append(log, "a")
     proxy.cut(COMMIT, delivers=True, meanwhile=lambda: append(PostgresStore(database).open(KEY), "other"))
     append(log, "b")
@@ -78,7 +74,7 @@ def test_a_commit_that_nobody_answered_is_known_though_others_wrote_since(
     assert contents(PostgresStore(database).open(KEY)) == ["a", "b", "other", "c"]
 
 
-def test_what_was_read_before_others_wrote_is_not_written_upon(log: PostgresLog, proxy: Proxy, database: str) -> None:
+def test_uncommitted_write_is_refused_after_writes_of_others(log: PostgresLog, proxy: Proxy, database: str) -> None:
     append(log, "a")
     proxy.cut(COMMIT, delivers=False, meanwhile=lambda: append(PostgresStore(database).open(KEY), "other"))
     with pytest.raises(StoreUnavailable, match="others wrote to the session"):
@@ -120,7 +116,7 @@ def hasty(proxy: Proxy, database: str) -> Iterator[PostgresLog]:
     ("word", "delivers"),
     [("FOR UPDATE", False), (COMMIT, True), ("SELECT pos, body", False), ("SELECT pos, body", True)],
 )
-def test_what_is_said_over_a_silent_line_goes_over_another(
+def test_statement_on_a_silent_connection_is_sent_over_another(
     hasty: PostgresLog, proxy: Proxy, database: str, word: str, delivers: bool
 ) -> None:
     append(hasty, "a")
@@ -136,7 +132,7 @@ def test_what_is_said_over_a_silent_line_goes_over_another(
 
 
 @pytest.mark.parametrize(("word", "delivers"), [("FOR UPDATE", True), (COMMIT, False)])
-def test_a_session_that_a_silent_line_holds_is_told(
+def test_session_locked_by_a_silent_connection_is_reported(
     hasty: PostgresLog, proxy: Proxy, database: str, word: str, delivers: bool
 ) -> None:
     append(hasty, "a")
@@ -150,7 +146,7 @@ def test_a_session_that_a_silent_line_holds_is_told(
         assert contents(PostgresStore(database).open(KEY), stream=stream) == ["a", "b"]
 
 
-def test_of_many_silent_lines_one_is_waited_for(hasty: PostgresLog, proxy: Proxy, database: str) -> None:
+def test_only_one_of_many_silent_connections_is_waited_for(hasty: PostgresLog, proxy: Proxy, database: str) -> None:
     everybody = threading.Barrier(6)
 
     def work(name: int) -> None:
@@ -165,7 +161,7 @@ def test_of_many_silent_lines_one_is_waited_for(hasty: PostgresLog, proxy: Proxy
     assert contents(PostgresStore(database).open(KEY)) == ["a"]
 
 
-def test_a_server_that_hears_nobody_any_more_is_told(proxy: Proxy, database: str) -> None:
+def test_unresponsive_server_is_reported(proxy: Proxy, database: str) -> None:
     store = PostgresStore(f"{proxy.url(name_of(database))}&connect_timeout=2", patience=2 * HASTE)
     log = store.open(KEY)
     append(log, "a")
@@ -187,7 +183,7 @@ CREATE TRIGGER dawdling AFTER INSERT ON ctxwrap_records EXECUTE FUNCTION dawdle(
 """
 
 
-def test_an_answer_may_take_longer_the_more_is_written(database: str) -> None:
+def test_response_timeout_grows_with_the_amount_written(database: str) -> None:
     store = PostgresStore(database, patience=0.3)
     log = store.open(KEY)
     log.read("messages")
@@ -201,7 +197,7 @@ def test_an_answer_may_take_longer_the_more_is_written(database: str) -> None:
     store.close()
 
 
-def test_a_session_looks_again_when_nobody_knows_what_the_server_has(
+def test_session_rereads_the_log_after_a_commit_of_unknown_outcome(
     log: PostgresLog, proxy: Proxy, database: str
 ) -> None:
     session, now = Session(KEY, log), datetime.now(UTC)
@@ -221,7 +217,7 @@ def test_a_session_looks_again_when_nobody_knows_what_the_server_has(
     assert found[-1]["ctx"]["seq"] == 3
 
 
-def test_the_end_of_a_turn_is_owed_until_the_server_has_it(log: PostgresLog, proxy: Proxy, database: str) -> None:
+def test_turn_end_is_retried_until_the_server_stores_it(log: PostgresLog, proxy: Proxy, database: str) -> None:
     session, now = Session(KEY, log), datetime.now(UTC)
     start = {"type": "start", "run": "t1", "runtime": {"round": 1, "datetime": "", "startup_at": ""}, "ctx": {}}
     answer = {"role": "assistant", "content": "b", "ctx": {}}
@@ -239,7 +235,7 @@ def test_the_end_of_a_turn_is_owed_until_the_server_has_it(log: PostgresLog, pro
     assert [line["content"] for line in found] == ["a", "other", "b"]
 
 
-def test_a_server_that_lost_what_was_read_makes_another_edition(database: str) -> None:
+def test_log_has_a_new_edition_after_the_server_lost_records(database: str) -> None:
     log = PostgresStore(database).open(KEY)
     for text in ("a", "b", "c"):
         append(log, text)
@@ -256,7 +252,7 @@ def test_a_server_that_lost_what_was_read_makes_another_edition(database: str) -
     assert PostgresStore(database).open(KEY).edition() != edition
 
 
-def test_servers_that_crash_under_writers_lose_and_double_nothing(postgres: PostgresServer) -> None:
+def test_server_crashes_under_writers_lose_and_duplicate_nothing(postgres: PostgresServer) -> None:
     with PostgresServer(postgres.binaries) as server, Writers(server.url()) as writers:
         writers.hear(10)
         for _ in range(CRASHES):
@@ -267,7 +263,7 @@ def test_servers_that_crash_under_writers_lose_and_double_nothing(postgres: Post
         writers.check(server.url())
 
 
-def test_a_failover_under_writers_loses_and_doubles_nothing(postgres: PostgresServer) -> None:
+def test_failover_under_writers_loses_and_duplicates_nothing(postgres: PostgresServer) -> None:
     with PostgresServer(postgres.binaries) as server, server.standby() as standby:
         both = f"postgresql://postgres@/postgres?host={server.sockets},{standby.sockets}"
         with Writers(f"{both}&target_session_attrs=read-write") as writers:

@@ -71,7 +71,7 @@ def check(url: str, outcomes: list[Outcome]) -> None:
     store.close()
 
 
-def test_what_was_acknowledged_while_servers_were_killed_is_in_the_log_once(
+def test_records_acknowledged_during_server_kills_are_in_the_log_once(
     server: PostgresServer, provider: Provider
 ) -> None:
     provider.answer = reply
@@ -99,9 +99,7 @@ def test_what_was_acknowledged_while_servers_were_killed_is_in_the_log_once(
     check(server.url(), talkers.outcomes)
 
 
-def test_the_answer_of_a_worker_that_was_stopped_in_its_stream_is_saved_once(
-    server: PostgresServer, provider: Provider
-) -> None:
+def test_reply_of_a_worker_stopped_during_its_stream_is_saved_once(server: PostgresServer, provider: Provider) -> None:
     gate = Gate(before=3)
     provider.answer = lambda ask: Told(replied("said-0-0."), pause=gate)(ask)
     with Talkers(provider.openai_url, server.url(), 1) as talkers:

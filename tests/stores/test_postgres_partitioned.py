@@ -75,7 +75,7 @@ def test_every_table_with_tenants_is_partitioned_and_keeps_its_keys(database: st
 
 
 @pytest.mark.parametrize("column", ["tenant", "session"])
-def test_what_there_was_is_there_afterwards_and_is_spread(database: str, column: str) -> None:
+def test_existing_records_are_kept_and_spread_over_partitions(database: str, column: str) -> None:
     store = PostgresStore(database)
     tellers = [Teller(store, KEY._replace(**{column: name})) for name in NAMES]
     for teller in tellers:
@@ -92,7 +92,7 @@ def test_what_there_was_is_there_afterwards_and_is_spread(database: str, column:
     store.close()
 
 
-def test_a_turn_reads_and_writes_one_part_of_each_table(database: str) -> None:
+def test_turn_reads_and_writes_one_partition_of_each_table(database: str) -> None:
     store = PostgresStore(partitioned(database))
     Teller(store).says("hello")
     store.close()
@@ -101,7 +101,7 @@ def test_a_turn_reads_and_writes_one_part_of_each_table(database: str) -> None:
         assert len({name for (line,) in plan for name in re.findall(rf"{table}_\d+", line)}) == 1
 
 
-def test_tables_that_somebody_made_and_noted_are_used_as_they_are(database: str) -> None:
+def test_tables_created_and_recorded_by_hand_are_used_unchanged(database: str) -> None:
     """So that databases will do that do not take the statements that workers would send."""
     worker = f"w{secrets.token_hex(8)}"
     with psycopg.connect(database) as connection:

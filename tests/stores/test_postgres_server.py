@@ -52,7 +52,7 @@ def test_a_user_who_is_not_root_starts_a_server(postgres: PostgresServer) -> Non
     assert (as_nobody(work) if os.geteuid() == 0 else work()) == b"it runs"
 
 
-def test_the_server_runs_where_only_root_can_look(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_server_runs_from_a_directory_only_root_can_read(postgres: PostgresServer, tmp_path: Path) -> None:
     """As in a home directory: the binaries are brought to where the server's user can reach them."""
     tmp_path.chmod(0o700)
     package = tmp_path / postgres.binaries.parent.parent.name
@@ -78,7 +78,7 @@ def skipped_or_failed(**environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_where_there_is_no_server_that_is_loud() -> None:
+def test_missing_server_skips_tests_with_a_notice() -> None:
     code, told = skipped_or_failed()
     assert code == 0, told
     assert "1 skipped" in told
@@ -86,11 +86,11 @@ def test_where_there_is_no_server_that_is_loud() -> None:
 
 
 @pytest.mark.parametrize("name", ["CI", "CTXWRAP_REQUIRE_PG"])
-def test_where_one_is_required_that_is_a_failure(name: str) -> None:
+def test_missing_server_is_a_failure_where_one_is_required(name: str) -> None:
     code, told = skipped_or_failed(**{name: "1"})
     assert code == 1, told
     assert "NO POSTGRESQL" in told
 
 
-def test_our_own_ci_requires_one() -> None:
+def test_ci_requires_a_postgres_server() -> None:
     assert "export CTXWRAP_REQUIRE_PG=1" in (ROOT / ".ci" / "run").read_text().splitlines()

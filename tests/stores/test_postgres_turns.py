@@ -59,7 +59,7 @@ def is_whole(store: PostgresStore, *said: str) -> bool:
 
 
 @pytest.mark.parametrize("on_busy", ["wait", "interleave"])
-def test_a_worker_that_is_alone_with_a_session_needs_two_round_trips_a_turn(
+def test_sole_worker_of_a_session_needs_two_round_trips_a_turn(
     client: openai.OpenAI, proxy: Proxy, store: PostgresStore, on_busy: str
 ) -> None:
     wrapped = ctxwrap.wrap(client, store=store, session="s", on_busy=on_busy, context_document=False)
@@ -68,7 +68,7 @@ def test_a_worker_that_is_alone_with_a_session_needs_two_round_trips_a_turn(
     assert is_whole(store, *(f"hello {number}" for number in range(8)))
 
 
-def test_workers_that_alternate_need_three(
+def test_alternating_workers_need_three_round_trips_a_turn(
     client: openai.OpenAI, proxy: Proxy, store: PostgresStore, database: str
 ) -> None:
     stores = [store, PostgresStore(url_of(proxy, database), lifetime=3600)]
@@ -94,7 +94,7 @@ HELLOS = [f"hello {number}" for number in range(4)]
 
 
 @pytest.mark.parametrize("on_busy", ["wait", "interleave"])
-def test_what_another_worker_said_is_seen_by_one_that_was_sure_of_the_session(
+def test_optimistic_worker_sees_messages_of_another_worker(
     client: openai.OpenAI, store: PostgresStore, database: str, on_busy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = worker(client, store, on_busy=on_busy)
@@ -109,7 +109,7 @@ def test_what_another_worker_said_is_seen_by_one_that_was_sure_of_the_session(
     assert not ctxwrap.verify("s", store=store).findings
 
 
-def test_a_worker_that_was_sure_waits_for_a_turn_of_another(
+def test_optimistic_worker_waits_for_a_turn_of_another_worker(
     client: openai.OpenAI, provider: Provider, store: PostgresStore, database: str
 ) -> None:
     mine = worker(client, store, busy_timeout=60)
@@ -129,9 +129,7 @@ def test_a_worker_that_was_sure_waits_for_a_turn_of_another(
     free()
 
 
-def test_the_end_of_a_turn_is_written_upon_what_came_in_between(
-    client: openai.OpenAI, store: PostgresStore, database: str
-) -> None:
+def test_turn_end_is_written_after_writes_of_others(client: openai.OpenAI, store: PostgresStore, database: str) -> None:
     mine = worker(client, store)
     message: Any = {"role": "user", "content": "last"}
     stream = mine.chat.completions.create(model="practice", messages=[message], stream=True)
@@ -200,7 +198,7 @@ def test_transaction_that_lost_its_connection_before_others_wrote_may_be_redone(
     assert contents(other) == ["a", "b", "c", "other", "d"]
 
 
-def test_a_key_that_did_not_get_into_the_database_is_not_used(proxy: Proxy, database: str) -> None:
+def test_encryption_key_that_was_not_committed_is_not_used(proxy: Proxy, database: str) -> None:
     below = PostgresStore(url_of(proxy, database), patience=0.5)
     log = EncryptedStore(below, "11" * 32).open(KEY)
     proxy.cut(COMMIT, delivers=False, meanwhile=proxy.__exit__)
@@ -213,7 +211,7 @@ def test_a_key_that_did_not_get_into_the_database_is_not_used(proxy: Proxy, data
     assert contents(EncryptedStore(PostgresStore(database), "11" * 32).open(KEY)) == ["kept"]
 
 
-def test_what_was_foreseen_is_true_only_until_something_is_written(store: PostgresStore, database: str) -> None:
+def test_prefetched_files_are_valid_only_until_the_next_write(store: PostgresStore, database: str) -> None:
     log, other = store.open(KEY), PostgresStore(database).open(KEY)
     with log.locked():
         assert log.files.load("x") is None
@@ -240,7 +238,7 @@ def test_optimistic_transaction_has_a_lock_timeout(database: str) -> None:
     store.close()
 
 
-def test_a_turn_whose_opening_did_not_get_into_the_database_has_no_end_there(
+def test_turn_whose_start_was_not_committed_has_no_end(
     client: openai.OpenAI, store: PostgresStore, proxy: Proxy, database: str
 ) -> None:
     wrapped = ctxwrap.wrap(client, store=store, session="s", context_document=False)

@@ -105,7 +105,7 @@ def take_turns(root: Path, name: int, count: int, lasting: bool) -> Callable[[],
 
 
 @pytest.mark.parametrize(("count", "lasting"), [(500, False), (25, True)])
-def test_eight_processes_lose_and_tear_nothing(tmp_path: Path, count: int, lasting: bool) -> None:
+def test_eight_processes_lose_and_tear_no_record(tmp_path: Path, count: int, lasting: bool) -> None:
     run_all([take_turns(tmp_path, name, count, lasting) for name in range(8)])
     log = opened(tmp_path)
     with complaints() as told:
@@ -183,7 +183,7 @@ def is_locked(log: FileLog) -> bool:
     return False
 
 
-def test_a_child_that_leaves_the_lock_it_was_forked_in_lets_nobody_in(tmp_path: Path) -> None:
+def test_forked_process_that_leaves_the_lock_does_not_release_it(tmp_path: Path) -> None:
     log = opened(tmp_path)
     try:
         with log.locked():
@@ -198,7 +198,7 @@ def test_a_child_that_leaves_the_lock_it_was_forked_in_lets_nobody_in(tmp_path: 
 
 
 @pytest.mark.parametrize("held", ["lock", "lease"])
-def test_what_a_killed_process_held_is_free_though_its_child_lives(tmp_path: Path, family: Family, held: str) -> None:
+def test_locks_of_a_killed_process_are_free_while_its_child_lives(tmp_path: Path, family: Family, held: str) -> None:
     log = opened(tmp_path)
 
     def hold() -> str:
@@ -222,7 +222,7 @@ def test_what_a_killed_process_held_is_free_though_its_child_lives(tmp_path: Pat
     assert give_back is not None or held == "lock"
 
 
-def test_a_lease_is_one_turns_only(tmp_path: Path, family: Family) -> None:
+def test_lease_has_one_holder(tmp_path: Path, family: Family) -> None:
     log, others = opened(tmp_path), []
     give_back = log.lease()
     assert give_back is not None
@@ -244,7 +244,7 @@ def test_a_lease_is_one_turns_only(tmp_path: Path, family: Family) -> None:
     assert family.bear(lambda: opened(tmp_path).lease() is not None)[1] == b"True"
 
 
-def test_a_lease_given_back_in_a_child_stays_with_its_parent(tmp_path: Path, family: Family) -> None:
+def test_lease_released_in_a_forked_process_stays_with_its_parent(tmp_path: Path, family: Family) -> None:
     log = opened(tmp_path)
     give_back = log.lease()
     assert give_back is not None
@@ -271,7 +271,7 @@ def test_a_writer_is_alive_as_long_as_its_process_runs(tmp_path: Path, family: F
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../.lock", "0" * 16, "g" * 16, "\0"])
-def test_nobody_else_is_alive(tmp_path: Path, name: str) -> None:
+def test_unknown_writer_is_not_alive(tmp_path: Path, name: str) -> None:
     log = opened(tmp_path)
     assert log.writer != name
     assert not log.is_alive(name)

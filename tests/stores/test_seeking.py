@@ -11,7 +11,7 @@ from ctxwrap.stores.log_format import numbered
 from ctxwrap.testing import KEY, numbered_record
 
 
-def test_a_few_records_are_read_without_what_lies_far_before_and_behind(tmp_path: Path) -> None:
+def test_few_records_are_read_without_distant_records(tmp_path: Path) -> None:
     log = FileStore(tmp_path).open(KEY)
     with log.locked():
         for number in range(1, 4001):
@@ -37,7 +37,7 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=30), st.integers(1, 60), st.integers(0, 30), st.booleans())
-def test_whatever_a_stream_holds_it_is_what_reading_all_of_it_gives(
+def test_seeking_returns_what_a_full_read_returns(
     steps: list[tuple[str, int]], first: int, more: int, torn: bool
 ) -> None:
     with TemporaryDirectory() as root:

@@ -135,7 +135,7 @@ def chat_with(habit: Habit, turns: int = TURNS) -> Chat:
 
 
 @pytest.mark.parametrize("habit", HABITS.values(), ids=HABITS)
-def test_a_long_chat_with_a_model_of_this_habit(habit: Habit) -> None:
+def test_long_chat_with_each_habit_keeps_its_promises(habit: Habit) -> None:
     chat = chat_with(habit)
     faults = [fault for check in CHECKS for fault in check(chat, habit.name)]
     assert not faults, "\n".join(faults)
@@ -216,7 +216,7 @@ def test_a_habit_answers_a_scripted_provider_and_the_same_request_alike(habit: H
     assert habit(asked).visible.startswith("Nice to meet you, Ada.")
 
 
-def test_nobody_who_is_not_asked_for_a_state_writes_one() -> None:
+def test_habits_write_no_snapshot_unless_asked_for_one() -> None:
     for name, habit in HABITS.items():
         with Provider(habit=name) as provider, openai.OpenAI(api_key="x", base_url=provider.openai_url) as client:
             said: Any = [{"role": "user", "content": TOLD[1]}]
@@ -225,12 +225,12 @@ def test_nobody_who_is_not_asked_for_a_state_writes_one() -> None:
             assert provider.answer is habit
 
 
-def test_the_page_names_every_habit() -> None:
+def test_docs_page_names_every_habit() -> None:
     page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
     assert [name for name in HABITS if f"`{name}`" not in page] == []
 
 
-def test_a_provider_has_one_model() -> None:
+def test_provider_rejects_an_unknown_habit_or_two_models() -> None:
     with pytest.raises(SettingsError, match="habit"):
         Provider(habit="obedeint")
     with pytest.raises(SettingsError, match="either"):

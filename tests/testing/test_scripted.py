@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 TEXT = "One two three."
 
 
-def test_the_example_of_the_page_passes(tmp_path: Path) -> None:
+def test_docs_example_passes(tmp_path: Path) -> None:
     bot, habits, store = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "test_bot.py").write_text(bot + habits)
     (tmp_path / "test_store.py").write_text("import ctxwrap\nimport pytest\n" + store)
@@ -104,7 +104,7 @@ def test_every_client_gets_the_script_and_no_snapshot(client: Callable[..., Call
     assert [item["id"] for item in context["memory"]["core"]] == ["tea"]
 
 
-def test_what_no_wrapped_client_asked_for_is_not_there() -> None:
+def test_bare_client_gets_no_snapshot() -> None:
     with ScriptedProvider([Answer("Hi.", remembers="x"), BareAnswer("Bare.")]) as provider:
         bare = openai.OpenAI(api_key="x", base_url=provider.openai_url)
         said: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
@@ -119,7 +119,7 @@ def test_what_no_wrapped_client_asked_for_is_not_there() -> None:
     )
 
 
-def test_with_a_delta_only_what_is_new_is_written() -> None:
+def test_delta_snapshot_contains_only_new_items() -> None:
     with ScriptedProvider([Answer("a", remembers=["A."]), Answer("b", remembers=["B."]), "c"]) as provider:
         bare = openai.OpenAI(api_key="x", base_url=provider.openai_url)
         client = ctxwrap.wrap(bare, store="memory:", session="s", snapshot="delta")
@@ -131,7 +131,7 @@ def test_with_a_delta_only_what_is_new_is_written() -> None:
     assert sorted(provider.last.memory) == ["A.", "B."]
 
 
-def test_tools_failures_and_broken_streams() -> None:
+def test_script_can_have_tools_failures_and_broken_streams() -> None:
     call = ToolCall("c1", "search", '{"q": "tea"}')
     script = [Answer(tool_calls=(call,)), Failure(429), Answer(TEXT, cut_after=2), Answer(TEXT, error_after=1)]
     with ScriptedProvider(script) as provider:
@@ -161,7 +161,7 @@ def test_an_answer_waits_at_its_gate(streams: bool) -> None:
         assert reply.result() == TEXT
 
 
-def test_a_gate_that_nobody_opens_does_not_keep_the_provider() -> None:
+def test_closed_gate_does_not_block_provider_shutdown() -> None:
     with ScriptedProvider([Answer(TEXT, pause=Gate(0))]) as provider:
         bare = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
         said: Any = [{"role": "user", "content": "hi"}]
@@ -182,12 +182,12 @@ def asked(script: Any, count: int, **how: Any) -> ScriptedProvider:
     return provider
 
 
-def test_a_request_too_many_is_told_though_the_bot_hides_it() -> None:
+def test_extra_request_fails_the_test_even_if_the_bot_hides_it() -> None:
     with pytest.raises(AssertionError, match=r"the script has 1 steps, and request 2 came: 'word 1.*Add a step"):
         asked(["a"], 2)
 
 
-def test_the_client_is_told_at_once_and_once() -> None:
+def test_client_gets_the_extra_request_error_without_retries() -> None:
     with (
         pytest.raises(openai.BadRequestError, match="Add a step, or pass a function"),
         ScriptedProvider([]) as provider,
@@ -196,13 +196,13 @@ def test_the_client_is_told_at_once_and_once() -> None:
     assert len(provider.seen) == 1
 
 
-def test_steps_that_nobody_asked_for_are_told() -> None:
+def test_unused_steps_fail_the_test() -> None:
     with pytest.raises(AssertionError, match=r"2 of the script's 3 steps were not used, the first of them 'b'"):
         asked(list("abc"), 1)
     assert len(asked(list("abc"), 1, all_used=False).requests) == 1
 
 
-def test_what_a_function_raises_is_told() -> None:
+def test_exception_of_a_script_function_fails_the_test() -> None:
     def broken(_: Any) -> str:
         raise ZeroDivisionError("by nought")
 
@@ -219,7 +219,7 @@ def test_the_tests_own_error_is_not_hidden() -> None:
         raise ZeroDivisionError
 
 
-def test_what_is_misspelt_is_told_with_what_it_may_be() -> None:
+def test_misspelt_name_error_lists_valid_names() -> None:
     with pytest.raises(Exception, match="damaged"):
         Answer("a", trailer="damagd")  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="base_url"), ScriptedProvider([]) as provider:

@@ -48,7 +48,7 @@ def state(home: Path, *command: str) -> Any:
 
 @pytest.mark.parametrize("derive", ["inline", "behind"])
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_marker_ends_a_session_behind_its_turn(provider: Provider, home: Path, derive: str, stream: bool) -> None:
+def test_end_marker_ends_the_session_after_its_turn(provider: Provider, home: Path, derive: str, stream: bool) -> None:
     client = chat(provider, home, derive=derive)
     reply = say(client, f"My name is Ada.\n{END}\n", stream=stream)
     shown = "".join(chunk.choices[0].delta.content or "" for chunk in reply) if stream else reply.choices[0].message
@@ -80,12 +80,12 @@ def test_the_marker_ends_a_session_behind_its_turn(provider: Provider, home: Pat
         f"It says:\n{END}.",
     ],
 )
-def test_a_mention_of_the_marker_ends_nothing(provider: Provider, home: Path, text: str) -> None:
+def test_mention_of_the_end_marker_does_not_end_the_session(provider: Provider, home: Path, text: str) -> None:
     say(chat(provider, home, derive="inline"), text)
     assert ends(home) == []
 
 
-def test_only_the_users_newest_message_counts(provider: Provider, home: Path) -> None:
+def test_end_marker_counts_only_in_the_newest_user_message(provider: Provider, home: Path) -> None:
     provider.answer = Told(f"Fine.\n{END}")
     client = chat(provider, home, derive="inline")
     told: Any = [
@@ -98,12 +98,12 @@ def test_only_the_users_newest_message_counts(provider: Provider, home: Path) ->
     assert ends(home) == []
 
 
-def test_the_model_reads_the_message_as_the_user_wrote_it(provider: Provider, home: Path) -> None:
+def test_end_marker_message_is_sent_unchanged(provider: Provider, home: Path) -> None:
     say(chat(provider, home), f"Thanks.\n{END}")
     assert f"Thanks.\n{END}" in provider.seen[0].json["messages"][-1]["content"]
 
 
-def test_a_session_ends_behind_the_answer_and_not_behind_a_tool_call(provider: Provider, home: Path) -> None:
+def test_session_ends_after_the_final_reply_not_after_a_tool_call(provider: Provider, home: Path) -> None:
     client = chat(provider, home, derive="inline")
     provider.answer = lambda ask: Answer("", tool_calls=(ToolCall("c1", "save", "{}"),))
     say(client, END)
@@ -114,7 +114,7 @@ def test_a_session_ends_behind_the_answer_and_not_behind_a_tool_call(provider: P
     assert ends(home) == ["session_end by user"]
 
 
-def test_a_tool_result_ends_nothing(provider: Provider, home: Path) -> None:
+def test_end_marker_in_a_tool_result_does_not_end_the_session(provider: Provider, home: Path) -> None:
     bare = anthropic.Anthropic(api_key="k", base_url=provider.anthropic_url)
     client = ctxwrap.wrap(bare, store=home, session="s", derive="inline")
     told: Any = [
@@ -128,7 +128,7 @@ def test_a_tool_result_ends_nothing(provider: Provider, home: Path) -> None:
     assert ends(home) == ["session_end by user"]
 
 
-def test_an_answer_that_breaks_off_ends_nothing(provider: Provider, home: Path) -> None:
+def test_interrupted_reply_does_not_end_the_session(provider: Provider, home: Path) -> None:
     provider.answer = Told("Good bye, and come again soon.", cut_after=1)
     with pytest.raises(httpx.RemoteProtocolError):
         list(say(chat(provider, home, derive="inline"), END, stream=True))
@@ -136,12 +136,14 @@ def test_an_answer_that_breaks_off_ends_nothing(provider: Provider, home: Path) 
 
 
 @pytest.mark.parametrize(("mode", "count"), [("enabled", 1), ("readonly", 1), ("disabled", 0), ("shadow", 0)])
-def test_the_marker_counts_where_ctxwrap_takes_part(provider: Provider, home: Path, mode: str, count: int) -> None:
+def test_end_marker_counts_only_in_enabled_and_readonly_modes(
+    provider: Provider, home: Path, mode: str, count: int
+) -> None:
     say(chat(provider, home, context_mode=mode, derive="inline"), END)
     assert len(ends(home)) == count
 
 
-def test_no_document_is_written_at_the_end_if_there_is_to_be_none(provider: Provider, home: Path) -> None:
+def test_session_end_writes_no_document_when_documents_are_off(provider: Provider, home: Path) -> None:
     say(chat(provider, home, context_document=False, derive="inline"), f"I am Ada.\n{END}")
     assert (ends(home), documents(home, "s")) == (["session_end by user"], [])
 
@@ -220,7 +222,7 @@ class TestDurability:
         monkeypatch.setattr(os, "fdatasync", counted)
         return order
 
-    def test_what_a_version_covers_is_durable_before_it_is_written(
+    def test_log_is_durable_before_a_document_version_is_written(
         self, provider: Provider, home: Path, order: list[tuple[str, int]]
     ) -> None:
         client = chat(provider, home, derive="inline")
@@ -231,7 +233,9 @@ class TestDurability:
         assert len(documents(home, "s")) == 1
         assert {("messages.jsonl", 0), ("events.jsonl", 0)} <= {*order}
 
-    def test_no_call_waits_for_the_disk(self, provider: Provider, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_calls_do_not_wait_for_the_disk(
+        self, provider: Provider, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         threads: list[int] = []
         sync = os.fdatasync
         monkeypatch.setattr(os, "fdatasync", lambda handle: (threads.append(threading.get_ident()), sync(handle))[1])
@@ -242,7 +246,7 @@ class TestDurability:
         ctxwrap.flush()
         assert threads
 
-    def test_everything_is_durable_when_a_session_has_ended(
+    def test_session_end_makes_the_whole_log_durable(
         self, provider: Provider, home: Path, order: list[tuple[str, int]]
     ) -> None:
         say(chat(provider, home), "My name is Ada.")
@@ -251,7 +255,7 @@ class TestDurability:
         assert {name for name, versions in order if versions == 0} >= {"messages.jsonl", "events.jsonl"}
         assert ("events.jsonl", 1) in order, "the version and the end are durable as well"
 
-    def test_no_version_covers_what_the_disk_did_not_take(
+    def test_failed_disk_sync_writes_no_document_version(
         self, provider: Provider, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def failing(handle: int) -> None:

@@ -89,7 +89,7 @@ def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
 @on(*EVERY, "responses-async")
 @whole_and_streamed
 @at_its_desk
-async def test_a_call_tells_what_it_was(desk: Desk, stream: bool, spans: Spans) -> None:
+async def test_caller_span_gets_the_turns_attributes(desk: Desk, stream: bool, spans: Spans) -> None:
     side = desk.side(tenant="acme", agent="clerk")
     with spans.tracer.start_as_current_span("caller"):
         turn = ctxwrap.turn_of(await answer_of(side, "Say hello.", stream=stream))
@@ -129,7 +129,7 @@ async def test_a_call_tells_what_it_was(desk: Desk, stream: bool, spans: Spans) 
 
 @on(*EVERY)
 @at_its_desk
-async def test_the_span_is_that_of_who_called_wherever_the_stream_is_read(desk: Desk, spans: Spans) -> None:
+async def test_stream_reports_to_the_span_of_its_caller(desk: Desk, spans: Spans) -> None:
     caller, ended = spans.tracer.start_span("caller"), spans.tracer.start_span("ended")
     with trace.use_span(caller):
         stream = await desk.wrapped.stream()
@@ -150,7 +150,9 @@ async def test_the_span_is_that_of_who_called_wherever_the_stream_is_read(desk: 
 
 @on("openai", "openai-async", "anthropic", "litellm-async")
 @at_its_desk
-async def test_a_search_is_told_with_its_times(desk: Desk, spans: Spans, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_search_has_a_span_with_its_times(
+    desk: Desk, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
     side = await long_past(desk)
     with spans.tracer.start_as_current_span("caller"):
         await side.ask(QUESTION)
@@ -198,7 +200,7 @@ def remembering(*turns: tuple[list[dict[str, Any]], list[str]]) -> Any:
 
 
 @at_its_desk
-async def test_every_kind_of_change_has_its_span(desk: Desk, spans: Spans) -> None:
+async def test_every_kind_of_memory_operation_has_its_span(desk: Desk, spans: Spans) -> None:
     before = [item(f"w-{number}", f"fact {number}") for number in range(3)]
     after = [item("w-0", "fact 0, amended"), item("w-3", "fact 3"), item("w-4", "fact 4")]
     desk.provider.answer = remembering((before, []), (after, ["w-1", "w-2"]))
@@ -217,7 +219,7 @@ async def test_every_kind_of_change_has_its_span(desk: Desk, spans: Spans) -> No
     [("true", True), ("SPAN_ONLY", True), ("span_and_event", True), ("EVENT_ONLY", False), ("false", False)],
 )
 @at_its_desk
-async def test_ids_and_texts_are_content(
+async def test_memory_ids_and_texts_are_captured_only_as_content(
     desk: Desk, spans: Spans, monkeypatch: pytest.MonkeyPatch, wanted: str, is_told: bool
 ) -> None:
     """A model may put anybody's words into an id."""
@@ -242,7 +244,7 @@ async def test_ids_and_texts_are_content(
 
 @on("openai", "openai-async", "anthropic")
 @at_its_desk
-async def test_content_is_what_redaction_leaves(desk: Desk, spans: Spans, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_captured_content_is_redacted(desk: Desk, spans: Spans, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what was said and remembered before there was a policy."""
     monkeypatch.setenv(CAPTURE, "true")
     await long_past(desk)
@@ -258,13 +260,13 @@ async def test_content_is_what_redaction_leaves(desk: Desk, spans: Spans, monkey
 
 
 @at_its_desk
-async def test_a_search_of_what_was_never_said_is_none(desk: Desk, spans: Spans) -> None:
+async def test_empty_session_makes_no_search_span(desk: Desk, spans: Spans) -> None:
     await desk.wrapped.ask("Hello?")
     assert spans.ours("search_memory") == []
 
 
 @at_its_desk
-async def test_tenants_of_the_same_words_are_told_apart(desk: Desk, spans: Spans) -> None:
+async def test_spans_name_their_tenant(desk: Desk, spans: Spans) -> None:
     for tenant in ("acme", "umbrella"):
         with spans.tracer.start_as_current_span(tenant), ctxwrap.using(tenant=tenant):
             await desk.wrapped.ask("Hello?")
@@ -279,7 +281,7 @@ async def test_tenants_of_the_same_words_are_told_apart(desk: Desk, spans: Spans
 
 @on("openai", "openai-async", "anthropic", "litellm")
 @at_its_desk
-async def test_a_call_that_fails_is_told_as_aborted(desk: Desk, spans: Spans) -> None:
+async def test_failed_call_is_reported_as_aborted(desk: Desk, spans: Spans) -> None:
     desk.wrapped.fails(Failure(400, "no"))
     with (
         pytest.raises(Exception, match="no"),
@@ -293,7 +295,7 @@ async def test_a_call_that_fails_is_told_as_aborted(desk: Desk, spans: Spans) ->
 @on("openai", "openai-async")
 @whole_and_streamed
 @at_its_desk
-async def test_memory_that_is_not_saved_is_an_error(desk: Desk, stream: bool, spans: Spans) -> None:
+async def test_unsaved_memory_sets_the_spans_error_status(desk: Desk, stream: bool, spans: Spans) -> None:
     side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("end", ERRORS["full"])))
     with spans.tracer.start_as_current_span("caller"):
         await answer_of(side, "Hello?", stream=stream)
@@ -306,7 +308,7 @@ async def test_memory_that_is_not_saved_is_an_error(desk: Desk, stream: bool, sp
 
 @on("openai", "openai-async")
 @at_its_desk
-async def test_a_call_without_its_turn_says_so(desk: Desk, spans: Spans) -> None:
+async def test_call_without_an_opened_turn_reports_disabled_mode_and_not_saved(desk: Desk, spans: Spans) -> None:
     side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("begin", ERRORS["full"])))
     with spans.tracer.start_as_current_span("caller"):
         await side.ask()
@@ -345,7 +347,7 @@ class BrokenSpan(trace.NonRecordingSpan):
 @pytest.mark.parametrize("broken", ["start", "end", "span"])
 @whole_and_streamed
 @at_its_desk
-async def test_telemetry_that_fails_costs_a_call_nothing(
+async def test_telemetry_failure_does_not_affect_the_call(
     desk: Desk, broken: str, stream: bool, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     spans.provider.add_span_processor(Broken(broken))
@@ -361,7 +363,7 @@ async def test_telemetry_that_fails_costs_a_call_nothing(
 
 
 @at_its_desk
-async def test_a_stream_that_is_collected_while_a_span_is_locked_blocks_nobody(
+async def test_stream_collected_while_a_span_is_locked_does_not_deadlock(
     desk: Desk, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A span's lock is held while it takes what it is given, and whoever comes in there again waits for ever."""
@@ -394,14 +396,14 @@ print(reply.choices[0].message.content, any(name.startswith("opentelemetry") for
 """
 
 
-def test_nothing_is_imported(provider: Provider, home: Path) -> None:
+def test_plain_call_does_not_import_opentelemetry(provider: Provider, home: Path) -> None:
     run = [sys.executable, "-c", PLAIN_CALL, provider.openai_url, str(home)]
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "Hello, world. False\n"
 
 
 @on("openai", "openai-async", "anthropic")
 @at_its_desk
-async def test_without_a_provider_nothing_is_made(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_memory_spans_without_a_tracer_provider(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     monkeypatch.setattr(trace.NoOpTracer, "start_span", lambda _, name, *args, **more: made.append(name))
@@ -412,7 +414,7 @@ async def test_without_a_provider_nothing_is_made(desk: Desk, monkeypatch: pytes
 
 
 @at_its_desk
-async def test_where_context_is_off_the_caller_still_sees_which_turn_it_was(desk: Desk, spans: Spans) -> None:
+async def test_disabled_call_reports_its_turn_without_pack_attributes(desk: Desk, spans: Spans) -> None:
     with spans.tracer.start_as_current_span("caller"):
         await desk.wrapped.ask(context_mode="disabled")
     told = attributes(spans.one("caller"))

@@ -58,7 +58,7 @@ def test_the_three_actions_of_one_block_are_read_and_not_shown(fence: str, end: 
         (f"action: {ADD}\n{ONE}", f"action: {ADD}"),
     ],
 )
-def test_what_stands_around_a_block_is_text(text: str, shown: str) -> None:
+def test_text_around_an_action_block_is_shown(text: str, shown: str) -> None:
     visible, blocks = read([text])
     assert visible == shown
     assert actions(blocks) == [(ADD, "a.md")]
@@ -85,7 +85,7 @@ def test_what_stands_around_a_block_is_text(text: str, shown: str) -> None:
         "`code` begins a line\n# A title\n## Another\n---\npath: a.md\n",
     ],
 )
-def test_everything_else_stays_text(text: str) -> None:
+def test_text_that_is_not_an_action_is_shown(text: str) -> None:
     visible, blocks = read([text])
     if "path: b.md" in text:  # the first two lines are an action, the rest is not
         assert visible == text.partition("a.md\n")[2]
@@ -93,12 +93,12 @@ def test_everything_else_stays_text(text: str) -> None:
         assert (visible, blocks) == (text, ())
 
 
-def test_a_block_that_was_shown_to_the_model_is_a_quotation() -> None:
+def test_action_block_quoted_from_the_request_is_text() -> None:
     text = f"You wrote:\n```yaml\n{ONE}```\n"
     assert read([text], shown=f"Explain this:\n{ONE}") == (text, ())
 
 
-def test_blocks_beyond_a_number_are_text() -> None:
+def test_action_blocks_beyond_the_limit_are_text() -> None:
     visible, blocks = read([f"{ONE}x\n" * 30])
     assert len(blocks) == 20
     assert visible.count("action:") == 10
@@ -115,7 +115,7 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(PARTS, max_size=14), st.lists(st.integers(0, 400), max_size=8))
-def test_every_way_of_cutting_shows_the_same(parts: list[str], cuts: list[int]) -> None:
+def test_stream_shows_the_same_text_for_every_cut(parts: list[str], cuts: list[int]) -> None:
     text = "".join(parts)
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     pieces = [text[start:end] for start, end in pairwise(places)]
@@ -146,5 +146,5 @@ def test_text_is_shown_as_soon_as_it_can_be_no_action(text: str, shown: str) -> 
 @pytest.mark.parametrize(
     "unit", [ONE, "# c\n", "\n", "```yaml\n", "action: ", f"{ONE}\n\n# c\n", "```yaml\n```\n", "x"]
 )
-def test_reading_is_linear(unit: str) -> None:
+def test_reading_actions_takes_linear_time(unit: str) -> None:
     assert not grows_too_fast(lambda text: read([text]), lambda size: unit * (size // len(unit)), 40_000)

@@ -21,7 +21,7 @@ def workingset(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["workingset", *arguments])
 
 
-def test_a_working_set_from_its_first_file_to_its_last(here: Path) -> None:
+def test_commands_manage_a_working_set_from_first_to_last_file(here: Path) -> None:
     given = ["--priority", "1", "--role", "system", "--strategy", "never", "--why", "the law"]
     assert workingset("add", "law.md", *given).output == "law.md is in the working set\n"
     assert workingset("add", "./log.txt", "--strategy", "start").exit_code == 0
@@ -42,7 +42,7 @@ def test_a_working_set_from_its_first_file_to_its_last(here: Path) -> None:
     assert workingset("rm", "law.md").output == "Error: law.md is not in the working set\n"
 
 
-def test_ls_tells_who_added_a_file_and_why(here: Path) -> None:
+def test_ls_prints_who_added_a_file_and_why(here: Path) -> None:
     entry = "{path: law.md, priority: 0.5, added_by: model, why: 'It is about\n\n  the law'}"
     (here / "working-set.yml").write_text(f"files: [{entry}]\n")
     _, row = workingset("ls").output.splitlines()
@@ -51,7 +51,7 @@ def test_ls_tells_who_added_a_file_and_why(here: Path) -> None:
     assert (told["added_by"], told["why"]) == ("model", "It is about\nthe law")
 
 
-def test_a_vital_file_that_is_missing_is_exit_code_1(here: Path) -> None:
+def test_missing_vital_file_sets_exit_code_1(here: Path) -> None:
     result = workingset("add", "gone.md", "--priority", "1")
     assert "note: gone.md: it is not there" in result.output
     checked = workingset("check")
@@ -65,7 +65,7 @@ def test_a_vital_file_that_is_missing_is_exit_code_1(here: Path) -> None:
     assert told["assembly_report"]["missing_context"][0]["severity"] == "blocking"
 
 
-def test_a_broken_manifest_is_told_and_not_touched(here: Path) -> None:
+def test_broken_manifest_is_reported_and_not_changed(here: Path) -> None:
     (here / "working-set.yml").write_text("files: &a [*a]")
     checked = workingset("check")
     assert checked.exit_code == 1
@@ -77,7 +77,7 @@ def test_a_broken_manifest_is_told_and_not_touched(here: Path) -> None:
     assert (here / "working-set.yml").read_text() == "files: &a [*a]"
 
 
-def test_every_command_speaks_json(here: Path) -> None:
+def test_every_command_can_print_json(here: Path) -> None:
     assert json.loads(workingset("add", "law.md", "--json").output)["added"]["priority"] == 0.5
     (entry,) = json.loads(workingset("ls", "--json").output)["files"]
     assert (entry["path"], entry["included"], entry["truncated"]) == ("law.md", True, False)
@@ -99,7 +99,7 @@ def test_another_manifest_has_its_own_directory(here: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["../x"], ["/etc/passwd"], [""], ["a\x1b]52"], ["a", "--priority", "2"], ["a", "--priority", "nan"]]
 )
-def test_what_cannot_be_is_one_sentence(here: Path, arguments: list[str]) -> None:
+def test_invalid_arguments_print_a_short_error(here: Path, arguments: list[str]) -> None:
     result = workingset("add", *arguments)
     assert result.exit_code in (1, 2)
     assert "Error: " in result.output
@@ -107,7 +107,7 @@ def test_what_cannot_be_is_one_sentence(here: Path, arguments: list[str]) -> Non
     assert not (here / "working-set.yml").exists()
 
 
-def test_an_entry_that_cannot_be_used_can_be_removed(here: Path) -> None:
+def test_unusable_entry_can_be_removed(here: Path) -> None:
     (here / "working-set.yml").write_text("files:\n- {path: law.md, priority: 2}\n- {path: log.txt, priority: 0.5}\n")
     assert workingset("check").exit_code == 1
     assert workingset("rm", "law.md").exit_code == 0

@@ -67,7 +67,7 @@ def test_defaults_are_context_and_end() -> None:
     assert (file.role, file.truncate_strategy, file.max_lines, file.added_by) == ("context", "end", None, "operator")
 
 
-def test_numbers_may_come_as_texts() -> None:
+def test_numbers_may_be_strings() -> None:
     manifest = read_manifest(
         "budget: {max_tokens: '1000', reserved_for_response: '1e2'}\n"
         "files: [{path: a, priority: '0.5', max_lines: '7'}]"
@@ -112,13 +112,13 @@ def test_a_wrong_entry_that_may_be_vital_is_blocking() -> None:
         assert fault.blocking
 
 
-def test_a_path_counts_once() -> None:
+def test_duplicate_path_counts_once() -> None:
     manifest = read_manifest("files: [{path: a, priority: 0.5}, {path: a, priority: 0.9}]")
     assert [file.priority for file in manifest.files] == [0.5]
     assert "listed twice" in manifest.faults[0].reason
 
 
-def test_effective_is_what_is_left_and_a_wrong_one_is_told() -> None:
+def test_effective_budget_is_computed_and_a_wrong_value_is_reported() -> None:
     manifest = read_manifest("budget: {max_tokens: 1000, reserved_for_response: 400, effective: 999}\nfiles: []")
     assert manifest.budget.effective == 600
     assert "effective is 999, but max - reserved is 600" in manifest.faults[0].reason
@@ -141,7 +141,7 @@ def test_budgets_have_defaults_and_are_never_negative(budget: str, expected: Fil
     assert bool(manifest.faults) == (budget not in ("{}", "{max_tokens: 6000}"))
 
 
-def test_a_list_of_paths_under_focus_is_read_too() -> None:
+def test_list_of_paths_under_focus_is_read() -> None:
     manifest = read_manifest("focus:\n  - a.md\n  - /home/x\n  - b.md\nnotes: [busy]\nworkflow: {next_up: [rest]}\n")
     assert manifest.files == (WorkingFile("a.md", 0.8), WorkingFile("b.md", 0.8))
     assert [fault.path for fault in manifest.faults] == ["/home/x"]
@@ -189,7 +189,7 @@ def test_other_encodings_are_refused() -> None:
         read_manifest(b"files: []\n# \xff")
 
 
-def test_plain_words_stay_words() -> None:
+def test_plain_scalars_stay_strings() -> None:
     source = read_manifest(
         "a: no\nb: 010\nc: 12:30:45\nd: 2026-01-01\ne: 0x10\nf: 1_000\ng: 9999999999999999999999"
     ).source
@@ -197,7 +197,7 @@ def test_plain_words_stay_words() -> None:
     assert list(source.values()) == expected
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_loading_a_broken_manifest_does_not_change_the_file(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
     for broken, problem in ((b"#" * (MAX_BYTES + 1), "more than 65536"), (BOMB.encode(), "anchors or aliases")):
         path.write_bytes(broken)
@@ -206,13 +206,13 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
         assert (os.listdir(tmp_path), path.read_bytes()) == (["working-set.yml"], broken)
 
 
-def test_no_manifest_is_an_empty_one(tmp_path: Path) -> None:
+def test_absent_manifest_is_an_empty_manifest(tmp_path: Path) -> None:
     kept = load_manifest(tmp_path / "working-set.yml")
     assert (kept.manifest, kept.problem, kept.missing, os.listdir(tmp_path)) == (Manifest(), "", True, [])
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-def test_what_is_no_file_is_told_and_left_alone(tmp_path: Path, kind: str) -> None:
+def test_manifest_that_is_not_a_regular_file_is_reported_and_kept(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "working-set.yml"
     (tmp_path / "other.yml").write_text("files: []")
     {"link": lambda: path.symlink_to("other.yml"), "pipe": lambda: os.mkfifo(path), "directory": path.mkdir}[kind]()
@@ -256,7 +256,7 @@ def test_a_change_leaves_comments_and_unknown_keys_as_they_were() -> None:
         "files:\n- path: a\n  priority: 1\n  why: |\n    x\n\n    y\n\n# end\n",
     ],
 )
-def test_every_way_of_writing_can_be_changed(text: str) -> None:
+def test_manifest_in_any_yaml_style_can_be_changed(text: str) -> None:
     manifest = read_manifest(text)
     changed = manifest.with_file(WorkingFile("new.md", 0.5, why="ünï 🖖\nwith: lines\n"))
     again = read_manifest(manifest_text(changed, text))
@@ -287,7 +287,7 @@ FILES = st.builds(
 
 @examples(50)
 @given(st.lists(FILES, max_size=5, unique_by=lambda file: file.path), st.lists(FILES, max_size=3), st.data())
-def test_what_is_written_is_read_as_the_same(
+def test_written_manifest_reads_back_equal(
     files: list[WorkingFile], more: list[WorkingFile], data: st.DataObject
 ) -> None:
     text = manifest_text(Manifest(tuple(files)))
@@ -300,13 +300,13 @@ def test_what_is_written_is_read_as_the_same(
     assert set(read_manifest(manifest_text(manifest, text)).files) == set(manifest.files)
 
 
-def test_a_working_set_that_would_not_be_read_again_is_not_written() -> None:
+def test_unreadable_manifest_text_is_not_written() -> None:
     files = tuple(WorkingFile(f"{number}.md", 0.5, why="x" * 500) for number in range(200))
     with pytest.raises(InvalidManifest, match="remove some files"):
         manifest_text(Manifest(files))
 
 
-def test_saving_is_one_step_keeps_permissions_and_notices_others(tmp_path: Path) -> None:
+def test_save_is_atomic_keeps_permissions_and_detects_other_writers(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
     path.write_text(COMPLETE)
     path.chmod(0o640)
@@ -320,7 +320,7 @@ def test_saving_is_one_step_keeps_permissions_and_notices_others(tmp_path: Path)
         save_manifest(path, changed, kept)
 
 
-def test_a_new_one_is_its_owners(tmp_path: Path) -> None:
+def test_new_manifest_is_private_to_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
     save_manifest(path, Manifest((WorkingFile("a.md", 0.5),)), load_manifest(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

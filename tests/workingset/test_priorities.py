@@ -46,7 +46,7 @@ def test_a_file_is_named_by_its_path_or_the_end_of_it(text: str, is_named: bool)
     assert file_uses([FILE], talk(text), 1)["src/main.py"].references == is_named
 
 
-def test_names_with_spaces_and_calls_of_tools_count() -> None:
+def test_names_with_spaces_and_in_tool_calls_count_as_references() -> None:
     file = WorkingFile("my notes.md", 0.5)
     call = Message("assistant", tool_calls=({"id": "1", "name": "read", "arguments": '{"path":"my notes.md"}'},))
     assert file_uses([file], [Message("user", "Read it"), call], 1) == {"my notes.md": FileUse(1, 1)}
@@ -58,7 +58,7 @@ def test_rounds_are_counted_from_the_last_one_backwards() -> None:
     assert file_uses([FILE], [*talk("main.py"), *talk("no")], 9)["src/main.py"] == FileUse(1, 8)
 
 
-def test_the_look_ends_after_ten_rounds_and_does_not_judge_what_it_did_not_see() -> None:
+def test_use_is_counted_over_ten_rounds_only() -> None:
     long = [*talk("main.py"), *talk(*["no"] * 30)]
     assert file_uses([FILE], long, 31)["src/main.py"] == FileUse(0, 21)
     wordy = [*talk("main.py"), *talk(*["no " * 5000] * 3)]
@@ -76,7 +76,7 @@ CALLS = st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), min_size
 
 
 @given(CALLS)
-def test_no_result_of_a_tool_has_the_path_of_a_file(calls: list[tuple[str, str]]) -> None:
+def test_tool_output_paths_never_equal_file_paths(calls: list[tuple[str, str]]) -> None:
     messages = [Message("user", "Look")]
     for name, id in calls:
         messages.append(Message("assistant", tool_calls=({"id": id, "name": name, "arguments": "{}"},)))
@@ -90,7 +90,7 @@ def test_no_result_of_a_tool_has_the_path_of_a_file(calls: list[tuple[str, str]]
     assert found.manifest.files[0] == FILE
 
 
-def test_what_is_sent_is_no_file() -> None:
+def test_tool_result_still_in_the_messages_is_not_added_as_a_file() -> None:
     messages = [Message("user", "Look"), Message("tool", "x" * 2000, tool_call_id="1"), Message("user", "And?")]
     assert with_tool_results(offered(), messages, (), 2, ()).output_paths == ()
     unsent = [HistoryMessage(number, message, 500) for number, message in enumerate(messages[:2], 1)]
@@ -112,7 +112,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_whatever_a_model_asks_for_is_decided_and_can_be_logged(value: Any) -> None:
+def test_any_model_request_is_decided_and_loggable(value: Any) -> None:
     outcome = decide_requests(Manifest(), requests_in_json(value))
     for decision in outcome.decisions:
         json.dumps(decision.as_json(), ensure_ascii=False).encode()
@@ -120,7 +120,7 @@ def test_whatever_a_model_asks_for_is_decided_and_can_be_logged(value: Any) -> N
 
 
 @given(st.text() | st.text(alphabet='{}[]":,\n- ' + ADD).map(lambda text: f"- action: {ADD}\n  path: {text}"))
-def test_requests_in_a_text_are_decided_and_can_be_logged(text: str) -> None:
+def test_requests_in_any_text_are_decided_and_loggable(text: str) -> None:
     decisions = decide_requests(Manifest(), requests_in_json(text)).decisions
     assert decisions
     for decision in decisions:

@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_file_comes_with_digest_and_tokens(root: Path) -> None:
+def test_read_file_has_digest_and_tokens(root: Path) -> None:
     found = Reader(root, count=len).read("notes/good.md")
     assert found == FileText("notes/good.md", "good\n", sha256(b"good\n").hexdigest(), 5)
 
@@ -129,7 +129,7 @@ ESCAPES: dict[str, tuple[str | Callable[[Path], str], Trouble]] = {
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_no_way_leads_out(root: Path, name: str) -> None:
+def test_paths_cannot_leave_the_root(root: Path, name: str) -> None:
     way, trouble = ESCAPES[name]
     path = way if isinstance(way, str) else way(root)
     found = Reader(root).read(path)
@@ -138,7 +138,7 @@ def test_no_way_leads_out(root: Path, name: str) -> None:
     assert found.reason
 
 
-def test_devices_and_the_system_files_give_nothing() -> None:
+def test_devices_and_system_files_are_not_read() -> None:
     device = Reader("/dev").read("zero")
     assert isinstance(device, Unread)
     assert device.trouble == "no file"
@@ -148,7 +148,7 @@ def test_devices_and_the_system_files_give_nothing() -> None:
         assert found.trouble == "changing"
 
 
-def test_a_file_without_permission_is_told(root: Path) -> None:
+def test_unreadable_file_is_reported(root: Path) -> None:
     path = root / "notes" / "good.md"
     path.chmod(0)
     found = Reader(root).read("notes/good.md")
@@ -158,7 +158,7 @@ def test_a_file_without_permission_is_told(root: Path) -> None:
 
 
 @pytest.mark.parametrize("swapped", ["notes", "notes/good.md"])
-def test_what_is_swapped_after_the_look_is_not_followed(
+def test_link_swapped_in_after_the_check_is_not_followed(
     root: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
 ) -> None:
     """Between the look at a name and its opening somebody puts a link there."""
@@ -176,7 +176,7 @@ def test_what_is_swapped_after_the_look_is_not_followed(
     assert isinstance(Reader(root).read("notes/good.md"), Unread)
 
 
-def test_a_pipe_that_comes_after_the_look_does_not_block(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_swapped_in_after_the_check_does_not_block(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victim, real = root / "notes" / "good.md", os.stat
 
     def stat_then_swap(path: str, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
@@ -208,7 +208,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(
     assert not isinstance(found, FileText) or found.text == "good\n"
 
 
-def test_a_file_in_motion_is_read_again_and_given_up_in_the_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_file_is_read_again_a_limited_number_of_times(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victim, real, reads = root / "notes" / "good.md", os.pread, []
 
     def grow_then_read(handle: int, size: int, at: int) -> bytes:
@@ -251,9 +251,7 @@ def test_a_file_that_did_not_change_is_not_read_again(root: Path, monkeypatch: p
     assert isinstance(reader.read("notes/good.md"), Unread)
 
 
-def test_a_file_that_was_just_written_is_not_trusted_to_show_its_changes(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recently_written_file_is_read_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks of file systems are coarse: two contents of the same length may have the same stamp."""
     written = time.time_ns()
     monkeypatch.setattr(reader_module, "_stamp", lambda found: (1, 1, found.st_size, written, written))
@@ -266,7 +264,7 @@ def test_a_file_that_was_just_written_is_not_trusted_to_show_its_changes(
         assert found.text == text
 
 
-def test_a_file_that_is_rewritten_while_it_is_read_is_no_mixture(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_rewritten_during_a_read_is_never_mixed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     victim, real = root / "notes" / "good.md", os.pread
     os.utime(victim, ns=(1, 1))
 
@@ -282,7 +280,7 @@ def test_a_file_that_is_rewritten_while_it_is_read_is_no_mixture(root: Path, mon
     assert found.text == "evil\n"
 
 
-def test_only_so_many_files_are_remembered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_cached_files_is_limited(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "is_settled", lambda stamp: True)
     monkeypatch.setattr(reader_module, "_REMEMBERED", 2)
     reader = Reader(root)
@@ -292,14 +290,14 @@ def test_only_so_many_files_are_remembered(root: Path, monkeypatch: pytest.Monke
     assert list(reader._known) == ["c", "d"]
 
 
-def test_a_mark_of_the_encoding_is_no_text(root: Path) -> None:
+def test_byte_order_mark_is_not_part_of_the_text(root: Path) -> None:
     (root / "marked.md").write_bytes(b"\xef\xbb\xbftext")
     found = Reader(root).read("marked.md")
     assert isinstance(found, FileText)
     assert found.text == "text"
 
 
-def test_no_handles_are_left_open(root: Path) -> None:
+def test_reader_leaves_no_open_handles(root: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     for way, _ in ESCAPES.values():
         Reader(root).read(way if isinstance(way, str) else way(root))

@@ -66,7 +66,7 @@ MANIFEST = Manifest(
     ],
     ids=["one block", "fenced", "documents", "fences", "JSON list", "wrapped", "JSON lines", "nested", "as keys"],
 )
-def test_requests_are_read_however_they_are_listed(text: str) -> None:
+def test_requests_are_read_in_every_list_form(text: str) -> None:
     outcome = decide_requests(MANIFEST, requests_in_text(text), turn=7)
     assert outcome.decisions == (
         Decision(ADD, "found.md", True, "within its limits", VALUES[0]["why"], 0.7),
@@ -95,7 +95,7 @@ def test_other_texts_hold_no_requests(text: str) -> None:
         f'{{"action": "{ADD}", "path": {{"a": 1, "a": 2}}}}',
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(text: str) -> None:
+def test_unreadable_requests_are_rejected_with_a_reason(text: str) -> None:
     (decision,) = decide_requests(MANIFEST, requests_in_text(text)).decisions
     assert not decision.granted
     assert "cannot be read" in decision.reason
@@ -134,7 +134,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_limits_hold(name: str) -> None:
+def test_requests_over_a_limit_are_rejected(name: str) -> None:
     value, reason = REFUSED[name]
     outcome = decide_requests(MANIFEST, requests_in_text(json.dumps(value)))
     (decision,) = outcome.decisions
@@ -152,14 +152,14 @@ def test_limits_hold(name: str) -> None:
         ((".agent/",), {".agent/a.md"}),
     ],
 )
-def test_only_files_under_allowed_roots(roots: tuple[str, ...], granted: set[str]) -> None:
+def test_requests_outside_allowed_roots_are_rejected(roots: tuple[str, ...], granted: set[str]) -> None:
     paths = ["a.md", "notes/a.md", "notes-evil/a.md", ".agent/a.md", ".agent/.env", ".env"]
     requests = requests_in_text(json.dumps([{"action": ADD, "path": path, "why": "w"} for path in paths]))
     decisions = decide_requests(Manifest(), requests, RequestLimits(roots)).decisions
     assert {each.path for each in decisions if each.granted} == granted
 
 
-def test_there_is_a_limit_to_files_and_to_requests() -> None:
+def test_number_of_files_and_requests_is_limited() -> None:
     values = [{"action": ADD, "path": f"{number}.md", "why": "w"} for number in range(9)]
     decisions = decide_requests(
         Manifest(), requests_in_text(json.dumps(values)), RequestLimits(max_files=3, max_requests=5)
@@ -169,14 +169,14 @@ def test_there_is_a_limit_to_files_and_to_requests() -> None:
     assert "more than 5 requests" in decisions[5].reason
 
 
-def test_who_added_a_file_is_written_and_read_again() -> None:
+def test_added_by_of_a_file_is_saved_and_loaded() -> None:
     outcome = decide_requests(Manifest(), requests_in_text(THREE), turn=3)
     again = read_manifest(manifest_text(outcome.manifest))
     assert again.files == outcome.manifest.files
     assert again.files[0].added_by == "model"
 
 
-def test_recent_outputs_come_and_old_ones_go() -> None:
+def test_recent_outputs_are_added_and_old_ones_removed() -> None:
     outputs = [ToolOutput(f"tool://sh/{number}.txt", 6) for number in range(2)]
     old, possible = ToolOutput("tool://sh/old.txt", 1), ToolOutput("given.md", 6)
     before = ["tool://sh/0.txt", old.path, "tool://sh/sent.txt"]
@@ -200,7 +200,7 @@ def test_only_the_newest_outputs_stay() -> None:
     assert outcome.decisions[-1].reason == "there are newer outputs"
 
 
-def test_outputs_never_come_before_what_the_model_must_not_be_without() -> None:
+def test_outputs_rank_below_files_that_may_not_be_cut() -> None:
     manifest = Manifest((WorkingFile("whole.md", 0.2, truncate_strategy="never"),))
     assert with_outputs(manifest, [ToolOutput("tool://sh/1.txt", 1)], 1).manifest.files[-1].priority == 0.2
 
@@ -219,7 +219,7 @@ FILES = Manifest(
 )
 
 
-def test_files_rise_and_sink_with_use() -> None:
+def test_file_priorities_follow_use() -> None:
     uses = {"used.md": FileUse(3, 19), "high.md": FileUse(9, 20), "idle.md": FileUse(2, 9), "law.md": FileUse(9, 20)}
     outcome = adjusted_priorities(FILES, uses, turn=20)
     assert {file.path: file.priority for file in outcome.manifest.files} == {
@@ -239,12 +239,12 @@ def test_files_rise_and_sink_with_use() -> None:
     ]
 
 
-def test_before_five_turns_nothing_moves_and_nothing_adds_up() -> None:
+def test_priorities_do_not_change_in_the_first_turns_or_accumulate() -> None:
     assert adjusted_priorities(FILES, {}, turn=4) == (FILES, ())
     assert adjusted_priorities(FILES, {}, turn=9) == adjusted_priorities(FILES, {}, turn=9)
 
 
-def test_hints_move_what_a_model_added_and_nothing_of_the_operators() -> None:
+def test_hints_change_priorities_of_model_files_only() -> None:
     manifest = Manifest(tuple(WorkingFile(name, 0.75, added_by="model") for name in ("hot", "cold", "both"))).with_file(
         WorkingFile("law.md", 0.5)
     )
@@ -262,7 +262,7 @@ def test_hints_move_what_a_model_added_and_nothing_of_the_operators() -> None:
     ]
 
 
-def test_hints_are_read_in_both_ways_of_writing(tmp_path: Path) -> None:
+def test_hints_are_read_in_both_formats(tmp_path: Path) -> None:
     (tmp_path / "hot.yml").write_text(
         "keep:\n- {path: a.md, why: w, touches: 4}\npriority: {high: [b/*.md], low: [c]}\n"
     )
@@ -282,7 +282,7 @@ def test_hints_are_read_in_both_ways_of_writing(tmp_path: Path) -> None:
     assert {path: hints.heat(path) for path in heats} == heats
 
 
-def test_hints_are_read_without_trust(tmp_path: Path) -> None:
+def test_invalid_hint_files_are_reported(tmp_path: Path) -> None:
     assert load_hints(str(tmp_path)) == Hints()
     (tmp_path / "hot.yml").write_text("keep: &a [*a]")
     os.mkfifo(tmp_path / "cold.yml")

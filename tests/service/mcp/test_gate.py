@@ -88,13 +88,13 @@ def session(port: int) -> str:
     return id
 
 
-def test_a_token_lets_in(port: int, session: str) -> None:
+def test_request_with_a_valid_token_is_accepted(port: int, session: str) -> None:
     assert ask(port, *with_session(session), body=called("tools/list")).status == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT", "OPTIONS", "HEAD"])
 @pytest.mark.parametrize("path", ["/mcp", "/", "/mcp/", "/docs", "//mcp", "/%6dcp"])
-def test_without_a_token_there_is_nothing(port: int, method: str, path: str) -> None:
+def test_request_without_a_token_is_rejected(port: int, method: str, path: str) -> None:
     reply = ask(port, JSON, ACCEPT, method=method, path=path, token=None, body=HELLO)
     assert reply.status == 401
     assert reply.headers["www-authenticate"] == "Bearer"
@@ -115,22 +115,22 @@ def test_without_a_token_there_is_nothing(port: int, method: str, path: str) -> 
     ],
     ids=["empty", "wrong", "shorter", "longer", "upper", "hash", "odd", "huge"],
 )
-def test_another_token_is_none(port: int, session: str, token: str) -> None:
+def test_request_with_an_unknown_token_is_rejected(port: int, session: str, token: str) -> None:
     assert ask(port, *with_session(session), body=called("tools/list"), token=token).status == 401
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "", "Bearerx"])
-def test_a_token_comes_as_bearer(port: int, scheme: str) -> None:
+def test_token_must_use_the_bearer_scheme(port: int, scheme: str) -> None:
     reply = ask(port, ("authorization", f"{scheme} {ACME}".strip()), JSON, ACCEPT, body=HELLO, token=None)
     assert reply.status == 401
 
 
-def test_two_tokens_are_none(port: int) -> None:
+def test_request_with_two_authorization_headers_is_rejected(port: int) -> None:
     assert ask(port, ("authorization", f"Bearer {OTHER}"), JSON, ACCEPT, body=HELLO).status == 401
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_a_session_is_worth_nothing_with_the_token_of_another_tenant(port: int, session: str, method: str) -> None:
+def test_mcp_session_is_rejected_with_the_token_of_another_tenant(port: int, session: str, method: str) -> None:
     body = called("tools/list") if method == "POST" else None
     foreign = ask(port, *with_session(session), method=method, body=body, token=OTHER)
     unknown = ask(port, *with_session("0" * len(session)), method=method, body=body, token=OTHER)
@@ -146,25 +146,25 @@ def test_a_session_is_worth_nothing_with_the_token_of_another_tenant(port: int, 
         *("127.0.0.1.:{port}", "127.0.0.1:{port}@evil.com", "0.0.0.0:{port}", "[::]:{port}", " ", None),
     ],
 )
-def test_only_its_own_names_reach_it(port: int, host: str | None) -> None:
+def test_request_with_an_unknown_host_is_rejected(port: int, host: str | None) -> None:
     reply = ask(port, JSON, ACCEPT, body=HELLO, host=host and host.format(port=port))
     assert reply.status in ((400, 421) if host in (None, " ") else (421,))
 
 
-def test_two_names_are_none(port: int) -> None:
+def test_request_with_two_host_headers_is_rejected(port: int) -> None:
     reply = ask(port, ("host", "evil.com"), JSON, ACCEPT, body=HELLO)
     assert reply.status in (400, 421)
 
 
 @pytest.mark.parametrize("host", ["localhost:{port}", "LOCALHOST:{port}", "[::1]:{port}"])
-def test_all_its_names_do(port: int, host: str) -> None:
+def test_request_with_any_allowed_host_is_accepted(port: int, host: str) -> None:
     assert ask(port, JSON, ACCEPT, body=HELLO, host=host.format(port=port)).status == 200
 
 
 @pytest.mark.parametrize(
     "origin", ["null", "http://evil.com", "https://127.0.0.1", "file://127.0.0.1:{port}", "http://localhost.evil.com"]
 )
-def test_no_foreign_page_may_ask(port: int, origin: str) -> None:
+def test_request_from_a_foreign_origin_is_rejected(port: int, origin: str) -> None:
     assert ask(port, ("origin", origin.format(port=port)), JSON, ACCEPT, body=HELLO).status == 403
 
 
@@ -173,7 +173,7 @@ def test_browsers_say_where_a_request_is_from(port: int, site: str, status: int)
     assert ask(port, ("sec-fetch-site", site), JSON, ACCEPT, body=HELLO).status == status
 
 
-def test_its_own_page_may(port: int) -> None:
+def test_request_from_its_own_origin_is_accepted(port: int) -> None:
     assert ask(port, ("origin", f"http://127.0.0.1:{port}"), JSON, ACCEPT, body=HELLO).status == 200
 
 
@@ -181,22 +181,22 @@ def test_its_own_page_may(port: int) -> None:
     "content_type",
     ["application/x-www-form-urlencoded", "text/plain", "application/jsonx", "multipart/form-data", None],
 )
-def test_a_form_is_no_call(port: int, content_type: str | None) -> None:
+def test_request_without_a_json_content_type_is_rejected(port: int, content_type: str | None) -> None:
     said = [("content-type", content_type)] if content_type else []
     assert ask(port, *said, ACCEPT, body=HELLO).status == 415
 
 
-def test_there_is_one_path(port: int) -> None:
+def test_only_the_mcp_path_is_served(port: int) -> None:
     for path in ("/", "/mcp/", "/mcp/x", "//mcp", "/%6dcp", "/docs"):
         assert ask(port, JSON, ACCEPT, path=path, body=HELLO).status == 404, path
 
 
-def test_a_body_has_its_limit(port: int) -> None:
+def test_body_over_the_size_limit_is_rejected(port: int) -> None:
     reply = ask(port, JSON, ACCEPT, body=b'"' + b"x" * LARGEST_BODY + b'"')
     assert reply.status == 413
 
 
-def test_a_body_in_chunks_has_the_same_limit(port: int) -> None:
+def test_chunked_body_over_the_size_limit_is_rejected(port: int) -> None:
     def chunks() -> Iterable[bytes]:
         yield from (b"x" * 65_536 for _ in range(LARGEST_BODY // 65_536 + 1))
 
@@ -207,7 +207,7 @@ def test_a_body_in_chunks_has_the_same_limit(port: int) -> None:
     connection.close()
 
 
-def test_a_body_is_not_read_before_the_token(port: int) -> None:
+def test_token_is_checked_before_the_body_is_read(port: int) -> None:
     """The answer comes although the body never does."""
     connection = HTTPConnection("127.0.0.1", port, timeout=20)
     connection.putrequest("POST", "/mcp")
@@ -253,7 +253,7 @@ def _another(id: str) -> str:
     return id[:-4] + ("0000" if id[-4:] != "0000" else "1111")
 
 
-def test_a_tenant_is_no_argument(url: str) -> None:
+def test_tool_argument_cannot_choose_the_tenant(url: str) -> None:
     async def scenario() -> None:
         async with OverHttp(url, OTHER).open() as other:
             assert (await other.call("get_user", tenant="acme")).failed
@@ -261,7 +261,7 @@ def test_a_tenant_is_no_argument(url: str) -> None:
     anyio.run(scenario)
 
 
-def test_without_tokens_one_is_made_and_told_once(tmp_path: Path) -> None:
+def test_server_without_tokens_generates_one_and_prints_it_once(tmp_path: Path) -> None:
     with http_server(tmp_path, "--tenant", "solo") as (url, server):
         assert server.stderr is not None
         said = re.fullmatch(r"token for tenant 'solo': (\S{40,})\n", server.stderr.readline())
@@ -277,7 +277,7 @@ def test_without_tokens_one_is_made_and_told_once(tmp_path: Path) -> None:
     assert written == []
 
 
-def test_it_ends_in_order_with_a_stream_open(tmp_path: Path, token_file: Path) -> None:
+def test_server_shuts_down_cleanly_with_an_open_stream(tmp_path: Path, token_file: Path) -> None:
     with http_server(tmp_path, "--token-file", str(token_file)) as (url, server):
         port = int(url.rpartition(":")[2].partition("/")[0])
         id = ask(port, JSON, ACCEPT, body=HELLO).headers["mcp-session-id"]
@@ -305,7 +305,9 @@ def test_it_ends_in_order_with_a_stream_open(tmp_path: Path, token_file: Path) -
         (("--token-file", "{tokens}"), "need --http"),
     ],
 )
-def test_what_is_not_safe_does_not_start(tmp_path: Path, token_file: Path, options: tuple[str, ...], said: str) -> None:
+def test_server_refuses_to_start_with_unsafe_options(
+    tmp_path: Path, token_file: Path, options: tuple[str, ...], said: str
+) -> None:
     arguments = [option.format(tokens=token_file) for option in options]
     done = CliRunner().invoke(main, ["mcp", "--store", str(tmp_path), *arguments])
     assert done.exit_code == 1
@@ -314,7 +316,7 @@ def test_what_is_not_safe_does_not_start(tmp_path: Path, token_file: Path, optio
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o640, 0o620, 0o604])
-def test_a_token_file_is_its_owners(tmp_path: Path, mode: int) -> None:
+def test_token_file_must_be_private_to_its_owner(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "tokens"
     path.write_text(f"{ACME}=acme\n")
     path.chmod(mode)
@@ -322,7 +324,7 @@ def test_a_token_file_is_its_owners(tmp_path: Path, mode: int) -> None:
         read_access(str(path))
 
 
-def test_a_token_file_is_a_file(tmp_path: Path) -> None:
+def test_token_file_must_be_a_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tokens", 0o600)
     with pytest.raises(SettingsError, match="not a regular file"):
         read_access(str(tmp_path / "tokens"))
@@ -346,7 +348,7 @@ def test_a_token_file_without_tokens_is_an_error(tmp_path: Path) -> None:
         read_access(str(path))
 
 
-def test_a_tenant_that_cannot_be_served_is_told_no_more(tmp_path: Path, token_file: Path) -> None:
+def test_unavailable_tenant_gets_no_details_in_the_reply(tmp_path: Path, token_file: Path) -> None:
     with http_server(tmp_path, "--token-file", str(token_file), "--no-create") as (url, server):
         reply = ask(int(url.rpartition(":")[2].partition("/")[0]), JSON, ACCEPT, body=HELLO)
         assert server.stderr is not None
@@ -356,13 +358,13 @@ def test_a_tenant_that_cannot_be_served_is_told_no_more(tmp_path: Path, token_fi
 
 
 @pytest.mark.parametrize("line", ["short=acme", f"{ACME}", f"{ACME}=", "=acme", "a b c d e f g h i j=acme"])
-def test_a_line_that_is_no_token_is_named_but_not_shown(line: str) -> None:
+def test_invalid_token_line_is_reported_without_its_text(line: str) -> None:
     with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT}") as raised:
         read_access(None, {ENVIRONMENT: f"{OTHER}=other\n{line}"})
     assert ACME not in str(raised.value)
 
 
-def test_a_token_is_of_one_tenant() -> None:
+def test_token_belongs_to_one_tenant() -> None:
     with pytest.raises(SettingsError, match="second tenant"):
         read_access(None, {ENVIRONMENT: f"{ACME}=acme\n{ACME}=other"})
 
@@ -383,7 +385,7 @@ def test_tokens_may_end_like_base64() -> None:
     }
 
 
-def test_names_that_are_allowed() -> None:
+def test_allowed_hosts_include_configured_names_only() -> None:
     hosts = allowed_hosts(Address("0.0.0.0", 8000), ["Memory.example.com", "[2001:db8::1]:443"], loopback=False)
     assert hosts == {"memory.example.com", "memory.example.com:8000", "[2001:db8::1]:443"}
     assert is_known_host(b"MEMORY.example.com", hosts)
@@ -396,12 +398,12 @@ def test_names_that_are_allowed() -> None:
 @pytest.mark.parametrize(
     "text", ["", "8000", ":8000", "host", "host:", "::1:80", "127.0.0.1:70000", "a b:80", "h:80/x"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_address_raises_a_settings_error(text: str) -> None:
     with pytest.raises(SettingsError, match="HOST:PORT"):
         parse_address(text)
 
 
-def test_addresses() -> None:
+def test_addresses_are_parsed_and_loopback_is_recognised() -> None:
     assert str(parse_address("[::1]:8000")) == "[::1]:8000"
     assert is_loopback("127.0.0.2")
     assert is_loopback("::1")
@@ -409,7 +411,7 @@ def test_addresses() -> None:
     assert not is_loopback("::")
 
 
-def test_a_user_line_says_who_a_tenant_is() -> None:
+def test_user_line_sets_the_profile_of_a_tenant() -> None:
     access = read_access(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme = Ada Lovelace <ada@example.com>\nuser b=<b@c>"})
     assert access.tokens == {ACME: "acme"}
     assert access.users == {
@@ -419,6 +421,6 @@ def test_a_user_line_says_who_a_tenant_is() -> None:
 
 
 @pytest.mark.parametrize("user", ["", "Ada <ada>", "Ada <ada@example.com", "Ada <a@b> and more", "<a b@c>"])
-def test_a_user_line_that_names_nobody_is_an_error(user: str) -> None:
+def test_user_line_without_a_valid_name_is_an_error(user: str) -> None:
     with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT} is not a name"):
         read_access(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme={user}"})

@@ -78,7 +78,7 @@ HEAD = (
     ],
     ids=["nothing", "a line", "half a head", "a head", "half a body"],
 )
-def test_a_request_that_does_not_come_is_not_waited_for(
+def test_slow_request_is_cut_off_after_the_timeout(
     start: Callable[[], int], monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     monkeypatch.setattr(http.HttpConnection, "SECONDS", 0.2)
@@ -87,7 +87,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(
         assert is_ended(connection)
 
 
-def test_one_that_comes_in_time_is_served(start: Callable[[], int]) -> None:
+def test_request_that_arrives_in_time_is_served(start: Callable[[], int]) -> None:
     """In many pieces, and several over one connection."""
     port = start()
     whole = f"{HEAD}Accept: application/json, text/event-stream\r\nContent-Length: 2\r\n\r\n{{}}".replace(
@@ -103,7 +103,9 @@ def test_one_that_comes_in_time_is_served(start: Callable[[], int]) -> None:
                 rest += connection.recv(65_536)
 
 
-def test_a_tenant_has_so_many_sessions(start: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_mcp_sessions_per_tenant_is_limited(
+    start: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "SESSIONS", 2)
     port = start()
     first, second, third = (ask(port, JSON, ACCEPT, body=HELLO) for _ in range(3))
@@ -115,7 +117,9 @@ def test_a_tenant_has_so_many_sessions(start: Callable[[], int], monkeypatch: py
     assert ask(port, JSON, ACCEPT, body=HELLO).status == 200
 
 
-def test_a_stream_is_closed_in_order_after_a_while(start: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_is_closed_cleanly_after_its_maximum_age(
+    start: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http, "_STREAM", 0.2)
     port = start()
     session = ask(port, JSON, ACCEPT, body=HELLO).headers["mcp-session-id"]
@@ -129,7 +133,7 @@ def test_a_stream_is_closed_in_order_after_a_while(start: Callable[[], int], mon
     assert ask(port, *with_session(session), body=called("ping")).status == 200, "the session goes on"
 
 
-def test_there_are_so_many_connections(start: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_connections_is_limited(start: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_CONNECTIONS", 3)
     port = start()
     with ExitStack() as stack:

@@ -42,7 +42,7 @@ def memories(home: Path) -> Memories:
     return memories
 
 
-def test_nothing_is_created_where_that_is_not_allowed(memories: Memories) -> None:
+def test_no_create_server_creates_no_memory(memories: Memories) -> None:
     async def scenario(to: InPython) -> None:
         offered = {tool["name"] for tool in await to.tools()}
         assert len(offered) == 12
@@ -53,7 +53,7 @@ def test_nothing_is_created_where_that_is_not_allowed(memories: Memories) -> Non
     assert [memory.memoryId for memory in memories.list_memories()] == ["notes"]
 
 
-def test_without_a_default_a_memory_is_named(memories: Memories) -> None:
+def test_tools_need_a_memory_id_without_a_default_memory(memories: Memories) -> None:
     async def scenario(to: InPython) -> None:
         answer = await to.call("get_context")
         assert answer.failed
@@ -73,7 +73,7 @@ def test_texts_that_look_like_json_stay_texts(memories: Memories) -> None:
     run(memories, scenario, memory="notes")
 
 
-def test_a_write_that_fails_is_told_twice_and_not_where(
+def test_failed_write_is_reported_twice_without_its_path(
     memories: Memories, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At once, and by the barrier, to whoever asks it."""
@@ -114,7 +114,7 @@ def held(home: Path) -> Iterator[None]:
         thread.join()
 
 
-def test_a_wait_has_its_end_and_tells_of_itself(memories: Memories, home: Path) -> None:
+def test_await_consistency_times_out_and_reports_progress(memories: Memories, home: Path) -> None:
     reports: list[float] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
@@ -130,7 +130,7 @@ def test_a_wait_has_its_end_and_tells_of_itself(memories: Memories, home: Path) 
     assert reports == [0.5, 1.0]
 
 
-def test_a_client_that_goes_away_waits_no_longer(memories: Memories, home: Path) -> None:
+def test_cancelled_await_consistency_ends_and_others_are_served(memories: Memories, home: Path) -> None:
     async def scenario(to: InPython) -> None:
         began = anyio.current_time()
         with anyio.move_on_after(0.3):
@@ -142,7 +142,7 @@ def test_a_client_that_goes_away_waits_no_longer(memories: Memories, home: Path)
         run(memories, scenario)
 
 
-def test_stdout_is_the_protocols(home: Path) -> None:
+def test_stdout_carries_protocol_messages_only(home: Path) -> None:
     """Every line of it; and it ends when the client does."""
     asked = [
         {"id": 1, "method": "initialize", "params": HELLO},
@@ -170,20 +170,20 @@ def test_stdout_is_the_protocols(home: Path) -> None:
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
-def test_a_default_memory_that_is_not_there_is_not_made_where_nothing_may_be(home: Path) -> None:
+def test_no_create_server_does_not_create_the_default_memory(home: Path) -> None:
     done = CliRunner().invoke(main, ["mcp", "--store", str(home), "--memory", "notes", "--no-create"])
     assert done.exit_code == 1
     assert "there is no memory 'notes'" in done.stderr
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_missing_mcp_extra_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = CliRunner().invoke(main, ["mcp", "--store", str(home)])
     assert done.exit_code == 1
     assert "pip install 'ctxwrap[mcp]'" in done.stderr
 
 
-def test_the_command_line_is_light_without_it() -> None:
+def test_command_line_imports_no_server_packages() -> None:
     code = "import sys, ctxwrap.cli; print(sorted({'mcp', 'uvicorn', 'starlette'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

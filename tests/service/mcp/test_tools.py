@@ -238,12 +238,12 @@ SCENARIOS: list[Scenario] = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 @pytest.mark.parametrize("door", DOORS, indirect=True)
-def test_with_the_python_client(talk: Talk, scenario: Scenario) -> None:
+def test_tools_work_with_the_python_client(talk: Talk, scenario: Scenario) -> None:
     talk(scenario)
 
 
 @pytest.mark.parametrize("door", NODE_DOORS, indirect=True)
-def test_with_the_node_clients(talk: Talk) -> None:
+def test_tools_work_with_the_node_clients(talk: Talk) -> None:
     """All in one test, since connecting takes seconds."""
     for scenario in SCENARIOS:
         talk(scenario)

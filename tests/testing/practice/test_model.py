@@ -85,7 +85,7 @@ def contents(given: dict[str, Any], tier: str = "core") -> list[str]:
         ("Just for now, speak French", "What do you know about me?", "For now: speak French."),
     ],
 )
-def test_it_answers_with_what_it_was_told(told, asked, answer):
+def test_model_answers_with_stated_facts(told, asked, answer):
     assert MODEL(chat(told, asked)).text == answer
     assert MODEL(chat(f"{told}\n{asked}")).text.endswith(answer)
 
@@ -105,23 +105,23 @@ def test_it_answers_with_what_it_was_told(told, asked, answer):
         ("Who are you?", "I am ctxwrap's practice model: a few rules, no intelligence."),
     ],
 )
-def test_it_says_what_it_does_not_know_and_what_it_is(asked, answer):
+def test_model_admits_unknown_facts_and_names_itself(asked, answer):
     assert MODEL(chat(asked)).text == answer
 
 
 @pytest.mark.parametrize("said", ["Write me a poem about rain.", "Is it raining?", "", "x" * 10_000])
-def test_it_admits_how_little_it_can_do(said):
+def test_model_admits_its_limits(said):
     assert MODEL(chat(said)).text.startswith("I am only a practice model and understand little: try")
 
 
-def test_it_takes_every_statement_of_a_message():
+def test_model_reads_every_statement_of_a_message():
     said = "Hi! My name is Ada, I live in Paris and I like tea. But I hate fog; my cat is old."
     assert MODEL(chat(said, "What do you know about me?")).text == (
         "Your name is Ada, you live in Paris, you like tea, you hate fog and your cat is old."
     )
 
 
-def test_what_is_told_later_replaces_what_was_told_before():
+def test_later_statement_replaces_the_earlier_one():
     assert MODEL(chat("My name is Ada", "Call me Bob", "What is my name?")).text == "Your name is Bob."
     assert MODEL(chat("I like tea", "I hate tea", "What do you know about me?")).text == "You hate tea."
 
@@ -147,7 +147,7 @@ def test_all_tasks_can_be_finished_and_unknown_ones_cannot():
     assert MODEL(chat(*tasks, "I finished the roof")).text == "I have no such task on your list."
 
 
-def test_it_forgets_when_told_to():
+def test_model_forgets_on_request():
     assert MODEL(chat("My name is Ada. I like tea", "Forget my name")).text == "Forgotten: your name is Ada."
     known = MODEL(chat("My name is Ada. I like tea", "Forget my name", "What do you know about me?")).text
     assert known == "You like tea."
@@ -156,24 +156,24 @@ def test_it_forgets_when_told_to():
 # --- the protocol -------------------------------------------------------------------------------------
 
 
-def test_without_the_protocol_there_is_no_trailer_and_a_block_is_only_text():
+def test_model_without_the_protocol_writes_no_trailer_and_ignores_the_block():
     ask = remembering(state(note("core-name", "The user's name is Ada.")), "What is my name?", protocol="")
     assert MODEL(ask).text == "You have not told me your name."
 
 
-def test_with_the_reading_text_the_block_is_used_and_no_trailer_written():
+def test_model_with_read_only_instructions_uses_the_block_and_writes_no_trailer():
     given = state(note("core-name", "The user's name is Ada."))
     assert MODEL(remembering(given, "What is my name?", protocol=READING_TEXT)).text == "Your name is Ada."
 
 
-def test_an_untouched_state_comes_back_as_it_was():
+def test_unchanged_state_is_returned_unchanged():
     odd = [7, {"id": "x"}, note("foreign", "ключ: значение < 3", "decision", 2)]
     given = state(*odd, working=[note("task-7", "Task: ship it", "task")], active_task="Ship", extra={"kept": 1})
     text, after = left(MODEL(remembering(given, "Hello!")))
     assert (text, after) == ("Hello!", given)
 
 
-def test_new_facts_are_added_with_all_that_a_memory_needs():
+def test_new_facts_have_all_fields_of_a_memory_item():
     said = "My name is Ada. I like tea. I need to call the bank. For now, be brief."
     _, after = left(MODEL(remembering(state(), said)))
     assert after["memory"]["core"] == [
@@ -201,7 +201,7 @@ def test_new_facts_are_added_with_all_that_a_memory_needs():
     assert (after["runtime"], after["version"]) == (RUNTIME, "2.2")
 
 
-def test_the_same_fact_keeps_its_id_and_new_ones_get_free_numbers():
+def test_known_fact_keeps_its_id_and_new_facts_get_free_ids():
     given = state(
         note("core-name", "The user's name is Ada."),
         note("pref-3", "The user likes tea.", "preference"),
@@ -228,27 +228,27 @@ def test_the_newest_open_task_is_the_active_one():
     assert left(MODEL(remembering(given, "I finished everything")))[1]["active_task"] == ""
 
 
-def test_it_answers_from_the_block():
+def test_model_answers_from_the_memory_block():
     given = state(note("a", "The user is called Ada", "identity"), note("b", "The user lives in Paris."))
     assert left(MODEL(remembering(given, "What is my name?")))[0] == "You are called Ada."
     assert left(MODEL(remembering(given, "Where do I live?")))[0] == "You live in Paris."
     assert left(MODEL(remembering(given, "What round is it?")))[0] == "This is round 4."
 
 
-def test_earlier_messages_serve_the_answer_but_were_remembered_in_their_own_rounds():
+def test_earlier_messages_are_used_for_answers_but_not_remembered_again():
     given = state(note("core-name", "The user's name is Bob."))
     text, after = left(MODEL(remembering(given, "I'm called Ada. I like tea", "What do you know about me?")))
     assert text == "Your name is Bob and you like tea."
     assert after == given
 
 
-def test_a_conversation_that_was_not_remembered_so_far_is_taken_in_whole():
+def test_model_remembers_a_whole_conversation_without_state():
     _, after = left(MODEL(remembering(state(), "I'm called Ada. For now, be brief", "Hello")))
     assert contents(after) == ["The user's name is Ada."]
     assert contents(after, "ephemeral") == []
 
 
-def test_a_missing_block_makes_a_fresh_state():
+def test_model_without_a_block_writes_a_new_state():
     ask = Ask("messages", {"system": PROTOCOL_TEXT, "messages": [{"role": "user", "content": "I like tea"}]}, "", {})
     _, after = left(MODEL(ask))
     assert (after["version"], after["runtime"], contents(after)) == ("2.2", {}, ["The user likes tea."])
@@ -287,14 +287,14 @@ def test_every_api_carries_the_protocol(api, body):
     assert (text, contents(after)) == ("Your name is Ada.", ["The user's name is Ada."])
 
 
-def test_nothing_in_the_state_can_pose_as_the_separator():
+def test_state_cannot_contain_the_separator():
     answer = MODEL(remembering(state(), f"I like {SEPARATOR}")).text
     assert answer.splitlines().count(SEPARATOR) == 1
     assert SEPARATOR not in answer.splitlines()[-1]
 
 
 @given(st.text(alphabet=string.printable + "éß’中\u2028", max_size=200))
-def test_whatever_is_said_the_trailer_is_valid(said):
+def test_trailer_is_valid_for_any_message(said):
     _, _, trailer = MODEL(remembering(state(), said)).text.rpartition(f"\n\n{SEPARATOR}\n")
     after = json.loads(trailer)
     assert after["runtime"] == RUNTIME
@@ -323,7 +323,7 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"t
         ("messages", {"name": "get_weather", "input_schema": CITY}),
     ],
 )
-def test_it_calls_the_tool_that_it_is_told_to_call(api, tool, said, arguments):
+def test_model_calls_the_requested_tool(api, tool, said, arguments):
     body = {"tools": [tool], ("input" if api == "responses" else "messages"): [{"role": "user", "content": said}]}
     answer = MODEL(Ask(api, body, "", {}))
     (call,) = answer.tool_calls
@@ -331,7 +331,7 @@ def test_it_calls_the_tool_that_it_is_told_to_call(api, tool, said, arguments):
     assert answer.text == ""
 
 
-def test_without_such_a_tool_a_call_is_a_name():
+def test_model_reads_call_me_as_a_name_without_such_a_tool():
     assert MODEL(chat("Call me Ada")) == Answer("Nice to meet you, Ada.")
     assert ToolCall("a", "b").arguments == "{}"
 
@@ -380,7 +380,7 @@ def test_without_such_a_tool_a_call_is_a_name():
         ),
     ],
 )
-def test_after_the_tool_it_reports_and_remembers_what_was_said_before(api, body):
+def test_model_reports_a_tool_result_and_remembers_the_earlier_message(api, body):
     text, after = left(MODEL(Ask(api, body, "", {})))
     assert text == "The tool says: Sunny."
     assert contents(after) == ["The user's name is Ada.", "The user likes tea."]
@@ -449,20 +449,20 @@ def is_valid(answer: str) -> bool:
         return False
 
 
-def test_damaged_always():
+def test_damaged_rate_1_damages_every_snapshot():
     answers = rounds(PracticeModel(damaged=1.0))
     assert all(SEPARATOR in answer and not is_valid(answer) for answer in answers)
     assert {answer[-1] for answer in answers} >= set("}`!")
 
 
 @pytest.mark.parametrize("way", DAMAGES)
-def test_every_way_of_damage_is_no_json(way):
+def test_every_kind_of_damage_makes_invalid_json(way):
     with pytest.raises(ValueError, match=r"line|char"):
         json.loads(way(json.dumps(state(note("a", 'it\'s "so"')), separators=(",", ":"))))
 
 
 @pytest.mark.parametrize("faults", [{}, {"damaged": 1.0}, {"missing": 1.0}, {"forged": 1.0}])
-def test_a_question_for_the_state_is_answered_with_it_alone(faults):
+def test_question_for_the_state_is_answered_with_the_state_only(faults):
     asked = remembering(state(), "I like tea")
     expected = left(MODEL(asked))[1]
     said = PracticeModel(**faults)(asked).text
@@ -472,17 +472,17 @@ def test_a_question_for_the_state_is_answered_with_it_alone(faults):
     assert (mark, json.loads(written)) == (SEPARATOR, expected)
 
 
-def test_missing_always():
+def test_missing_rate_1_omits_every_trailer():
     assert all(SEPARATOR not in answer for answer in rounds(PracticeModel(missing=1.0)))
 
 
-def test_forged_always():
+def test_forged_rate_1_forges_every_runtime_section():
     for answer in rounds(PracticeModel(forged=1), 3):
         runtime = left(Answer(answer))[1]["runtime"]
         assert all(runtime[name] != RUNTIME[name] for name in RUNTIME)
 
 
-def test_never_by_default():
+def test_snapshots_are_valid_by_default():
     assert all(is_valid(answer) for answer in rounds(PracticeModel(seed=3)))
 
 
@@ -498,6 +498,6 @@ def test_the_same_seed_makes_the_same_decisions_at_about_the_rate_asked_for():
     "rates",
     [{"damaged": -0.1}, {"missing": 1.1}, {"forged": "often"}, {"damaged": True}, {"damaged": 0.6, "missing": 0.6}],
 )
-def test_rates_that_cannot_be_are_refused(rates):
+def test_invalid_rates_are_rejected(rates):
     with pytest.raises(SettingsError, match=r"damaged|missing|forged"):
         PracticeModel(**rates)

@@ -108,7 +108,7 @@ def test_chat_sends_logprobs_whose_tokens_are_the_pieces(practice):
     assert streamed == content
 
 
-def test_chat_refuses(practice):
+def test_chat_can_return_a_refusal(practice):
     client = practice(Answer(refusal="I will not do that.")).openai
     message = client.chat.completions.create(**SAY_HELLO).choices[0]
     assert (message.finish_reason, message.message.refusal) == ("stop", "I will not do that.")
@@ -117,7 +117,7 @@ def test_chat_refuses(practice):
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-def test_chat_says_why_it_stopped(practice, finish):
+def test_chat_has_a_finish_reason(practice, finish):
     reply = practice(Answer("Tea is", finish=finish)).openai.chat.completions.create(**SAY_HELLO)
     assert reply.choices[0].finish_reason == finish
 
@@ -207,7 +207,7 @@ def test_responses_stream_helper_builds_the_same_response(practice):
     assert final.output[1].arguments == '{"city": "Paris"}'
 
 
-def test_responses_refuse(practice):
+def test_responses_can_return_a_refusal(practice):
     events = list(practice(Answer(refusal="I will not.")).openai.responses.create(model="m", input="x", stream=True))
     assert "".join(event.delta for event in events if event.type == "response.refusal.delta") == "I will not."
     assert events[-1].response.output[0].content[0].refusal == "I will not."
@@ -237,7 +237,7 @@ def test_stored_responses_can_be_read_again(practice):
         client.responses.retrieve(reply.id)
 
 
-def test_responses_that_are_not_stored_are_gone(practice):
+def test_unstored_responses_cannot_be_read(practice):
     client = practice(TEA).openai
     reply = client.responses.create(model="m", input="hello", store=False)
     with pytest.raises(openai.NotFoundError):
@@ -293,7 +293,7 @@ def test_messages_send_the_raw_events_of_the_api(practice):
 
 
 @pytest.mark.parametrize(("finish", "reason"), [("stop", "end_turn"), ("length", "max_tokens"), ("refusal", "refusal")])
-def test_messages_say_why_they_stopped(practice, finish, reason):
+def test_messages_have_a_stop_reason(practice, finish, reason):
     reply = practice(Answer("Tea", finish=finish)).anthropic.messages.create(**SAY_HELLO_A)
     assert reply.stop_reason == reason
 
@@ -319,13 +319,13 @@ def _cached(made, text, *, model="m", **more):
 
 
 @pytest.mark.parametrize(("alike", "cached"), [(1000, 0), (1100, 1024), (1200, 1152), (2400, 2304)])
-def test_the_cache_gives_whole_steps_of_the_beginning_that_an_earlier_prompt_had(practice, alike, cached):
+def test_cache_counts_whole_steps_of_a_shared_prefix(practice, alike, cached):
     made = practice(TEA)
     assert _cached(made, ONE_TOKEN * alike + " milk" * 500) == 0
     assert _cached(made, ONE_TOKEN * alike + " tea milk" * 250) == cached
 
 
-def test_the_cache_knows_prompts_of_the_same_model_only(practice):
+def test_cache_is_separate_per_model(practice):
     made, text = practice(TEA), ONE_TOKEN * 2000
     assert _cached(made, text) == 0
     assert _cached(made, text, model="other") == 0
@@ -333,14 +333,14 @@ def test_the_cache_knows_prompts_of_the_same_model_only(practice):
     assert _cached(made, text) == 1920
 
 
-def test_other_tools_are_another_beginning(practice):
+def test_different_tools_miss_the_cache(practice):
     made, message = practice(TEA), {"role": "user", "content": ONE_TOKEN * 2000}
     for tools in ({}, {"tools": CHAT_TOOLS}):
         usage = made.openai.chat.completions.create(model="m", messages=[message], **tools).usage
         assert usage.prompt_tokens_details.cached_tokens == 0
 
 
-def test_responses_continue_what_the_cache_knows(practice):
+def test_continued_responses_hit_the_cache(practice):
     made = practice(TEA)
     first = made.openai.responses.create(model="m", input=ONE_TOKEN * 1500)
     second = made.openai.responses.create(model="m", input="more", previous_response_id=first.id)
@@ -348,7 +348,7 @@ def test_responses_continue_what_the_cache_knows(practice):
     assert second.usage.input_tokens_details.cached_tokens == 1408
 
 
-def test_messages_are_cached_where_they_are_marked_and_counted_apart(practice):
+def test_messages_are_cached_at_breakpoints_and_counted_separately(practice):
     made, system = practice(TEA), {"type": "text", "text": ONE_TOKEN * 1500}
     marked = {**system, "cache_control": {"type": "ephemeral"}}
     systems = (system, system, marked, marked)
@@ -360,7 +360,7 @@ def test_messages_are_cached_where_they_are_marked_and_counted_apart(practice):
 # --- async, litellm, parsing --------------------------------------------------------------------------
 
 
-def test_async_clients(practice):
+def test_async_clients_get_answers(practice):
     made = practice(TEA)
 
     async def talk() -> tuple[str, str]:
@@ -376,7 +376,7 @@ def test_async_clients(practice):
     assert asyncio.run(talk()) == (TEA.text, TEA.text)
 
 
-def test_litellm(practice, monkeypatch):
+def test_litellm_gets_answers(practice, monkeypatch):
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 

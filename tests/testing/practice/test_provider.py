@@ -71,7 +71,7 @@ def test_failures_become_anthropic_errors(practice, status, kind):
     ],
     ids=["chat", "chat with a reply", "completions", "responses", "messages"],
 )
-def test_what_does_not_fit_into_the_window_is_refused_in_the_words_of_the_api(practice, ask, told):
+def test_request_over_the_context_window_gets_the_error_of_the_api(practice, ask, told):
     made = practice(TEA)
     made.provider.answer = within(1, made.provider.answer)
     with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)) as caught:
@@ -79,7 +79,7 @@ def test_what_does_not_fit_into_the_window_is_refused_in_the_words_of_the_api(pr
     assert too_long_in(caught.value) == told
 
 
-def test_what_fits_into_the_window_is_answered(practice):
+def test_request_within_the_context_window_is_answered(practice):
     made = practice(TEA)
     made.provider.answer = within(109, made.provider.answer)
     assert made.anthropic.messages.create(**SAY_HELLO_A).content[0].text == TEA.text
@@ -89,7 +89,7 @@ def test_what_fits_into_the_window_is_answered(practice):
     assert too_long_in(caught.value) == TooLong(108, 109, 100)
 
 
-def test_retries_go_on_until_the_script_says_yes(practice):
+def test_client_retries_until_the_script_succeeds(practice):
     made = practice(Failure(429, headers={"retry-after-ms": "1"}), Failure(500, headers={"retry-after-ms": "1"}), TEA)
     reply = made.openai.with_options(max_retries=2).chat.completions.create(**SAY_HELLO)
     assert reply.choices[0].message.content == TEA.text
@@ -104,7 +104,7 @@ def test_a_failure_can_hang(practice):
     waiting.set()
 
 
-def test_what_an_answer_function_raises_reaches_the_client(practice):
+def test_exception_of_an_answer_function_reaches_the_client(practice):
     made = practice()
     made.provider.answer = lambda ask: 1 / 0
     with pytest.raises(openai.InternalServerError, match="ZeroDivisionError"):
@@ -112,7 +112,7 @@ def test_what_an_answer_function_raises_reaches_the_client(practice):
 
 
 @pytest.mark.parametrize(("path", "asked"), [("/v1/chat/completions", {}), ("/v1/messages", {}), ("/nowhere", {})])
-def test_what_makes_no_sense_is_refused_in_the_shape_of_the_api(practice, path, asked):
+def test_invalid_request_gets_an_error_in_the_format_of_the_api(practice, path, asked):
     reply = practice(TEA).http.post(path, json=asked)
     assert reply.status_code == (404 if path == "/nowhere" else 400)
     assert reply.json()["error"]["type"] == "invalid_request_error"
@@ -176,7 +176,7 @@ def test_the_connection_works_again_after_a_broken_stream(practice):
     assert client.chat.completions.create(**SAY_HELLO).choices[0].message.content == TEA.text
 
 
-def test_errors_in_a_stream(practice):
+def test_stream_can_contain_an_error_event(practice):
     made = practice(Answer("one two three", error_after=1))
     with pytest.raises(openai.APIError, match="break this stream"):
         list(made.openai.chat.completions.create(**SAY_HELLO, stream=True))
@@ -196,7 +196,7 @@ def test_errors_in_a_stream(practice):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_gzip_when_the_client_accepts_it(practice, stream):
+def test_reply_is_gzipped_when_the_client_accepts_it(practice, stream):
     made = practice(Answer("Tea is fine.", gzip=True))
     asked = {**SAY_HELLO, "stream": stream}
     squeezed = made.http.post("/v1/chat/completions", json=asked)
@@ -271,7 +271,7 @@ def test_every_request_is_recorded_unless_told_otherwise(practice):
         assert silent.seen == []
 
 
-def test_half_a_surrogate_pair_does_no_harm(practice):
+def test_lone_surrogate_in_a_request_is_accepted(practice):
     reply = practice(Answer("tea \ud83c")).openai.chat.completions.create(**SAY_HELLO)
     assert reply.choices[0].message.content == "tea ?"
 
@@ -311,7 +311,7 @@ def test_close_ends_a_stream_that_waits(monkeypatch):
     client.close()
 
 
-def test_a_client_that_goes_away_is_no_noise(practice, capfd):
+def test_disconnected_client_logs_nothing(practice, capfd):
     gone = threading.Event()
     made = practice(Answer("word " * 50_000, pause=lambda piece: piece != 1 or gone.wait(10)))
     with made.http.stream("POST", "/chat/completions", json={**SAY_HELLO, "stream": True}) as reply:
@@ -322,7 +322,7 @@ def test_a_client_that_goes_away_is_no_noise(practice, capfd):
     assert (captured.out, captured.err) == ("", "")
 
 
-def test_it_can_start_again_and_knows_its_address_only_once_started():
+def test_provider_can_restart_and_has_an_address_only_while_started():
     provider = Provider(script(TEA))
     with pytest.raises(RuntimeError, match="start"):
         _ = provider.url
@@ -333,12 +333,12 @@ def test_it_can_start_again_and_knows_its_address_only_once_started():
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "example.org", "10.0.0.1", ""])
-def test_it_listens_on_the_loopback_interface_only(host):
+def test_provider_listens_on_the_loopback_interface_only(host):
     with pytest.raises(SettingsError, match=r"127\.0\.0\.1"):
         Provider(host=host)
 
 
-def test_values_that_cannot_be_are_refused():
+def test_invalid_arguments_are_rejected():
     with pytest.raises(SettingsError, match="did you mean 'stop'"):
         Answer(finish="stopp")
     with pytest.raises(ValueError, match="pieces"):
@@ -347,7 +347,7 @@ def test_values_that_cannot_be_are_refused():
         script()
 
 
-def test_many_clients_at_once_get_ids_of_their_own(practice):
+def test_concurrent_clients_get_distinct_ids(practice):
     made = practice(TEA)
     client, ids = made.http, list[str]()
 
