@@ -268,6 +268,12 @@ def test_docs_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(target.read_text()), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_docs_name_existing_files_of_the_repository(page: Path) -> None:
+    named = re.findall(r"`((?:ctxwrap|tests|benchmarks|examples)/[\w/.-]+\.\w+)`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def _anchors(text: str) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
