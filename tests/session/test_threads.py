@@ -122,15 +122,18 @@ def interrupted(times: int, work: Callable[[], None]) -> None:
     def whole() -> None:
         for sent in range(1, times + 1):
             os.kill(os.getpid(), signal.SIGUSR1)
+            # a signal in the handler of another would be one interruption with it
             while len(taken) < sent or is_in_handler():
-                pass  # a signal in the handler of another would be one interruption with it
+                # a signal that comes just before the main thread waits is handled when another one wakes it
+                os.kill(os.getpid(), signal.SIGUSR2)
         work()
 
-    before = signal.signal(signal.SIGUSR1, handler)
+    before = signal.signal(signal.SIGUSR1, handler), signal.signal(signal.SIGUSR2, lambda *_: None)
     try:
         run_uninterrupted(whole)
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR1, before[0])
+        signal.signal(signal.SIGUSR2, before[1])
 
 
 def test_interrupted_work_finishes_before_the_interrupt_is_raised() -> None:
