@@ -96,6 +96,11 @@ def test_importing_is_light() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_practice_model_needs_no_pytest() -> None:
+    code = "import sys; sys.modules['pytest'] = None; from ctxwrap.testing.practice import Provider; print(Provider)"
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
 def test_wrapping_loads_little_and_a_call_compiles_no_rule_before_it_needs_one() -> None:
     code = """
 import gc, sys, openai, ctxwrap

@@ -19,16 +19,14 @@ class TestMyStore(StoreContract):
         return lambda: MyStore(tmp_path)
 """
 
-import pytest
+from typing import TYPE_CHECKING, Any
 
-pytest.register_assert_rewrite(
-    *(f"{__name__}.contract.{module}" for module in ("concurrency", "crashes", "files", "isolation", "streams"))
-)
+from ctxwrap.testing.practice import Failure, ToolCall
+from ctxwrap.testing.scripted import Answer, Gate, Request, ScriptedProvider
 
-from ctxwrap.testing.contract import StoreContract, store_contract  # noqa: E402
-from ctxwrap.testing.contract.streams import KEY, contents, numbered_record, record  # noqa: E402
-from ctxwrap.testing.practice import Failure, ToolCall  # noqa: E402
-from ctxwrap.testing.scripted import Answer, Gate, Request, ScriptedProvider  # noqa: E402
+if TYPE_CHECKING:
+    from ctxwrap.testing.contract import StoreContract, store_contract
+    from ctxwrap.testing.contract.streams import KEY, contents, numbered_record, record
 
 __all__ = [
     "KEY",
@@ -44,3 +42,12 @@ __all__ = [
     "record",
     "store_contract",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the contract of stores on first use: it needs pytest, which `ctxwrap chat` must run without."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ctxwrap.testing import contract
+
+    return getattr(contract if hasattr(contract, name) else contract.streams, name)

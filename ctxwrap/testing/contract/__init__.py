@@ -4,12 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ctxwrap.stores.base import Store
-from ctxwrap.testing.contract.concurrency import ConcurrencyContract
-from ctxwrap.testing.contract.crashes import CrashContract, RewritingContract
-from ctxwrap.testing.contract.files import FilesContract
-from ctxwrap.testing.contract.isolation import HostileContract, IsolationContract
-from ctxwrap.testing.contract.streams import StreamsContract
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{module}" for module in ("concurrency", "crashes", "files", "isolation", "streams"))
+)
+
+from ctxwrap.stores.base import Store  # noqa: E402
+from ctxwrap.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
+from ctxwrap.testing.contract.crashes import CrashContract, RewritingContract  # noqa: E402
+from ctxwrap.testing.contract.files import FilesContract  # noqa: E402
+from ctxwrap.testing.contract.isolation import HostileContract, IsolationContract  # noqa: E402
+from ctxwrap.testing.contract.streams import StreamsContract  # noqa: E402
 
 
 class StoreContract(
