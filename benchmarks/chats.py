@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctxwrap.memory.items import expand_brief
+from ctxwrap.memory.epoch import expand_brief
 from ctxwrap.pack.builder import PackSources
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_changes, parse_block
 from ctxwrap.providers.openai_chat import OpenAIChat
-from ctxwrap.session.background import new_turn_id
+from ctxwrap.session.clock import new_turn_id
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.files.store import FileStore

@@ -274,6 +274,13 @@ def test_docs_name_existing_files_of_the_repository(page: Path) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.parametrize("page", [DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: path.name)
+def test_map_of_the_code_names_existing_modules(page: Path) -> None:
+    named = re.findall(r"`([a-z_]+/[\w/]*\.py)`", page.read_text())
+    assert named
+    assert [name for name in named if not (ROOT / name).exists() and not (ROOT / "ctxwrap" / name).exists()] == []
+
+
 def _anchors(text: str) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -19,7 +19,8 @@ from ctxwrap.language.words import terms_of
 from ctxwrap.memory.similarity import Facts, same_fact, subjects
 from ctxwrap.protocol.instructions import SEPARATOR, parse_block, sanitise, strip_injected
 from ctxwrap.protocol.lookalikes import has_imitation
-from ctxwrap.protocol.recovery import ReplyStream, read_reply, recover
+from ctxwrap.protocol.recovery import recover
+from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.sse import MAX_FRAME, Framer
 from ctxwrap.redaction import Redaction
 from ctxwrap.redaction.redactor import Redactor

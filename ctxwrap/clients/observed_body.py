@@ -9,7 +9,7 @@ from typing import Any
 
 from ctxwrap.clients.rewritten_body import is_stream, payload_in
 from ctxwrap.providers.sse import Framer
-from ctxwrap.session.background import in_thread
+from ctxwrap.session.threads import in_thread
 from ctxwrap.turn.lifecycle import ManagedCall, why_stopped
 
 

@@ -10,7 +10,7 @@ from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key
 from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.background import utc_now
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.pack_archive import Lookups, rebuilt_pack
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.scope import offers_for

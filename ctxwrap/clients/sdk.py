@@ -11,7 +11,7 @@ from typing import Any
 from ctxwrap.clients.http import facade
 from ctxwrap.errors import SettingsError
 from ctxwrap.providers import PROVIDERS, ProviderSpec
-from ctxwrap.session.background import in_thread
+from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
 from ctxwrap.tokens.counting import preload_encoding
 from ctxwrap.turn.binding import ClientBinding, SessionNames

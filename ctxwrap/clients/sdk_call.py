@@ -10,7 +10,7 @@ from typing import Any, cast
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight
 from ctxwrap.clients.sdk import revealed, split_headers
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
-from ctxwrap.protocol.recovery import read_reply
+from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.providers import adapter_for
 from ctxwrap.providers.base import ProviderAdapter

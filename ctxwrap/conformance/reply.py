@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from ctxwrap.conformance.checks import Check, Finding, at, describe, is_count, is_share, is_time
 from ctxwrap.memory.items import TIERS
 from ctxwrap.protocol.grammar import SEPARATOR
-from ctxwrap.protocol.recovery import read_reply as read_by_ctxwrap
+from ctxwrap.protocol.reply import read_reply as read_by_ctxwrap
 
 _AT_LINE_START = re.compile(rf"(?m)^[ \t]*{SEPARATOR}")
 _MARKUP = re.compile(r"```\w*|~~~\w*|</?[\w:-]{1,40}>|[}\],;]")

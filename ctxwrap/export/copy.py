@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from ctxwrap.errors import Conflict, NotFound, StoreCorrupt
 from ctxwrap.export.archive.format import is_content, is_input_name, without_store_fields
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Log, Store
 from ctxwrap.types import Record, SessionKey

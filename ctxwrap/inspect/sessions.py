@@ -11,8 +11,8 @@ from ctxwrap.inspect.streams import StreamContents, check_known, control_in, loa
 from ctxwrap.inspect.turns import TurnInfo, turns_in
 from ctxwrap.session.background import background
 from ctxwrap.session.blobs import BLOBS, INDEX
+from ctxwrap.session.children import CHILD
 from ctxwrap.session.compression import SessionCountsLine, counts_in
-from ctxwrap.session.documents import CHILD
 from ctxwrap.session.lookup import finish_background_work
 from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.verify.report import folded

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
-from ctxwrap.memory.items import TIERS, Origin, Tiers, least_trusted_foreign, origin_of_request
+from ctxwrap.memory.epoch import Tiers
+from ctxwrap.memory.items import TIERS, Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of
 from ctxwrap.pack.injection import (
     Chosen,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
-from ctxwrap.memory.items import Tiers, brief_item
+from ctxwrap.memory.epoch import Tiers, brief_item
 from ctxwrap.memory.memory import memory_is_write_once
 from ctxwrap.protocol.instructions import (
     DELTA_TEXT,

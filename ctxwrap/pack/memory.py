@@ -8,19 +8,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.kinds import KINDS
+from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, should_end_epoch
 from ctxwrap.memory.items import KINDS as ITEM_KINDS
-from ctxwrap.memory.items import (
-    TIERS,
-    EpochDelta,
-    ItemKind,
-    Tiers,
-    brief_item,
-    diff_epoch,
-    freeze_memory,
-    kind_of,
-    least_trusted_foreign,
-    should_end_epoch,
-)
+from ctxwrap.memory.items import TIERS, ItemKind, kind_of, least_trusted_foreign
 from ctxwrap.memory.similarity import subjects
 from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
 from ctxwrap.protocol.instructions import encode_escaped

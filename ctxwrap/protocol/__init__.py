@@ -6,6 +6,6 @@ into canonical form, `origin` rejects snapshots copied from the request. `instru
 model. Begin with `reply.py`.
 """
 
-from ctxwrap.protocol.recovery import ReplyStream, read_reply
+from ctxwrap.protocol.reply import ReplyStream, read_reply
 
 __all__ = ["ReplyStream", "read_reply"]

@@ -1,12 +1,11 @@
 """Reads a snapshot from a trailer, in steps: strict, unwrapped, repunctuated, with few edits, by its keys."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.fields import arrange_state
-from ctxwrap.protocol.origin import COPIED, ShownTexts, foreign_fault, nonce_of
 from ctxwrap.protocol.repair.by_keys import read_by_keys
 from ctxwrap.protocol.repair.edits import is_part, is_whole, items_of, objection_to, repair_marks
 from ctxwrap.protocol.repair.layers import (
@@ -23,9 +22,8 @@ from ctxwrap.protocol.repair.relaxed import relaxed_value, repunctuate, state_st
 from ctxwrap.protocol.repair.strict import Ambiguous, Effort, Exhausted, Unreadable, limit_effort, spend, strict_prefix
 from ctxwrap.protocol.repair.tokens import KNOWN_KEY
 from ctxwrap.protocol.snapshot import added_size, complete_draft, normalise, stale_round
-from ctxwrap.protocol.splitter import SnapshotPart, Splitter
 from ctxwrap.protocol.vocabulary import MAX_ADDED, MAX_FAULTS
-from ctxwrap.types import ParsedReply, Status
+from ctxwrap.types import Status
 
 MAX_TRAILER = 256 * 1024
 MAX_DAMAGED = 64 * 1024
@@ -236,143 +234,3 @@ def _by_keys(text: str, wrappings: tuple[str, ...], previous: Mapping[str, Any])
     if objection:
         raise Ambiguous(objection)
     return RecoveredObject(complete_draft(draft, previous), (*wrappings, *draft.repairs) or ("punctuation",), draft.cut)
-
-
-_MAX_SNAPSHOTS = 8
-_MAX_TEXT = 512 * 1024
-"""Maximum snapshots tried, from the last one back, and maximum characters in all."""
-_TOO_MUCH = Recovery("rejected", violations=("there is too much to read",))
-_COPIED = Recovery("rejected", violations=(COPIED,))
-TEXT_FOLLOWS = "text follows the snapshot"
-_SEVERAL = "more than one snapshot"
-_USABLE = ("clean", "repaired", "partial")
-_PREFIX = lazy_pattern(r"(?im)^[ \t]{0,8}(//|#{1,3}|\||--?|;|\*|%)[ \t][^\n]{0,40}context")
-
-
-def read_reply(
-    text: str,
-    runtime: Mapping[str, Any] | None = None,
-    previous: Mapping[str, Any] | None = None,
-    request_texts: Sequence[str] | ShownTexts = (),
-) -> ParsedReply:
-    """Read a complete reply. Never raises."""
-    stream = ReplyStream(runtime, previous, request_texts)
-    stream.feed(text)
-    return stream.reading
-
-
-class ReplyStream:
-    """Reads a streaming reply: `feed` returns what may be shown now, `close` the rest.
-
-    The returned texts concatenate to `read_reply(...).visible`, however the reply is cut into chunks.
-    """
-
-    def __init__(
-        self,
-        runtime: Mapping[str, Any] | None = None,
-        previous: Mapping[str, Any] | None = None,
-        request_texts: Sequence[str] | ShownTexts = (),
-    ) -> None:
-        self._context = runtime, previous
-        self._request = request_texts if isinstance(request_texts, ShownTexts) else ShownTexts(request_texts)
-        self._splitter = Splitter(nonce_of(runtime), self._is_readable)
-        self._effort = Effort()
-        self._left = _MAX_TEXT
-        self._last_recovery: tuple[str, Recovery] | None = None
-        """The last text read, and the result."""
-        self._shown: list[str] = []
-        self._reading: ParsedReply | None = None
-        self.size = 0
-        """The number of characters fed."""
-
-    def feed(self, chunk: str) -> str:
-        self.size += len(chunk)
-        shown = self._splitter.feed(chunk)
-        self._shown.append(shown)
-        return shown
-
-    def passes(self, chunk: str) -> bool:
-        """Feed `chunk` if it can be shown unchanged; return whether that was possible."""
-        if not self._splitter.passes(chunk):
-            return False
-        self.size += len(chunk)
-        self._shown.append(chunk)
-        return True
-
-    def close(self) -> str:
-        if self._reading is not None:
-            return ""
-        rest = self._splitter.close()
-        self._shown.append(rest)
-        self._reading = self._read()
-        return rest
-
-    @property
-    def spans(self) -> Sequence[tuple[int, int]]:
-        """The parts of the fed text that were shown."""
-        return self._splitter.visible_text.spans
-
-    @property
-    def reading(self) -> ParsedReply:
-        """The result for the whole text; closes the stream."""
-        self.close()
-        assert self._reading is not None
-        return self._reading
-
-    def _is_readable(self, tail: str) -> bool:
-        if self._left < len(tail):
-            return False
-        self._left -= len(tail)
-        return self._recover(tail).status in _USABLE
-
-    def _recover(self, tail: str) -> Recovery:
-        if self._last_recovery is None or self._last_recovery[0] != tail:
-            self._last_recovery = tail, recover(tail, *self._context, self._effort)
-        return self._last_recovery[1]
-
-    def _read(self) -> ParsedReply:
-        visible, parts = "".join(self._shown), self._splitter.parts
-        if not parts:
-            return ParsedReply(visible)
-        read = self._last_readable(parts)
-        broken = [TEXT_FOLLOWS] if self._splitter.visible_text.follows_cut else []
-        broken += [_SEVERAL] if len(parts) > 1 else []
-        trailer = "\n\n".join(part.raw for part in parts)
-        return ParsedReply(visible, read.snapshot, read.repairs, (*read.violations, *broken), read.status, trailer)
-
-    def _last_readable(self, parts: list[SnapshotPart]) -> Recovery:
-        """Return the result that counts: of the last readable snapshot, else of the last one."""
-        left, last = _MAX_TEXT, None
-        for part in reversed(parts[-_MAX_SNAPSHOTS:]):
-            read = self._read_part(part) if left >= len(part.tail) or last is None else _TOO_MUCH
-            left -= len(part.tail)
-            last = last or read
-            if read.status in _USABLE or read is _COPIED:
-                return read
-        assert last is not None
-        return last
-
-    def _read_part(self, part: SnapshotPart) -> Recovery:
-        tail = _without_prefixes(part)
-        if self._request.holds(tail):
-            return _COPIED
-        read = self._recover(tail)
-        if read.status not in _USABLE:
-            return read
-        fault = foreign_fault(tail, read.runtime, self._context[0] or {}, self._request)
-        if fault:
-            return Recovery("rejected", violations=(fault,))
-        if tail is part.tail:
-            return read
-        status = "repaired" if read.status == "clean" else read.status
-        return read._replace(status=status, repairs=("line-prefix", *read.repairs))
-
-
-def _without_prefixes(part: SnapshotPart) -> str:
-    """Remove a prefix that all lines share."""
-    prefix = _PREFIX.search(part.head)
-    first, *lines = part.tail.rstrip().split("\n")
-    if prefix is None or not lines or not all(line.lstrip().startswith(prefix[1]) for line in lines):
-        return part.tail
-    bare = [line.lstrip().removeprefix(prefix[1]) for line in lines]
-    return "\n".join([first.lstrip().removeprefix(prefix[1]), *bare])

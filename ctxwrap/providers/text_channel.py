@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ctxwrap.protocol.recovery import TEXT_FOLLOWS
+from ctxwrap.protocol.reply import TEXT_FOLLOWS
 from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import set_path
 from ctxwrap.providers.sse import Frame

@@ -28,13 +28,13 @@ from ctxwrap.inspect import (
 from ctxwrap.inspect.streams import check_known
 from ctxwrap.session import child_sessions, operator, swap_search
 from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.child_sessions import PARENT_DEAD, Child, ChildStatus
 from ctxwrap.session.gc import GarbageReport, collect_garbage
 from ctxwrap.session.lookup import StoreLike, holds_anything, key_for, open_existing
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.purge import forget, matching, purge
 from ctxwrap.session.swap_search import ReturnedContent, SwapHit
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify import Progress, Rebuilding, Verification, rebuild, verify
 from ctxwrap.settings import Settings
 from ctxwrap.stores import resolve_store

@@ -43,7 +43,7 @@ from ctxwrap.service.models import (
 )
 from ctxwrap.service.prompts import TextWriter, prompts_for
 from ctxwrap.service.sessions import VAULT_RECORD, MemorySessions, WriteFailures, run_with_timeout
-from ctxwrap.session.background import new_turn_id, utc_now
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.document_versions import news_of, next_version
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Quotas, Settings, SummaryWriter, settings_from

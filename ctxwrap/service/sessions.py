@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ctxwrap.errors import InvalidInput, NotFound, StoreError, StoreUnavailable, WritesLost
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.lookup import finish_background_work, holds_anything
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id

@@ -8,9 +8,10 @@ from ctxwrap.errors import InvalidId, NotFound, SettingsError, unknown_name
 from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.session.abi import is_legal_name, legal_name, record_issues
 from ctxwrap.session.append_only_file import line
-from ctxwrap.session.background import defer_finalizers, new_turn_id, utc_now
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.types import Record, SessionKey
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.blobs import DedupIndex, blobs_in
+from ctxwrap.session.children import Children
 from ctxwrap.session.compression import Compression, CompressionInput
-from ctxwrap.session.documents import DOCUMENT, Children, Documents, EntryLedger, Summaries
+from ctxwrap.session.documents import DOCUMENT, Documents, EntryLedger, Summaries
 from ctxwrap.session.extract import ConversationDigest, DigestRow, is_address, paths_in
 from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.open_turns import Compliance

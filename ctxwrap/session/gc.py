@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 from ctxwrap.errors import SettingsError, StoreError, unknown_name
 from ctxwrap.session.abi import CONTEXT_FILES, is_legal_name
-from ctxwrap.session.background import defer_finalizers, utc_now
 from ctxwrap.session.blobs import BLOBS, blobs_in
 from ctxwrap.session.blobs import INDEX as DEDUP_INDEX
-from ctxwrap.session.documents import CHILD
+from ctxwrap.session.children import CHILD
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.index_files import is_file_of_ours
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.base import CACHE, STREAMS, FileEntry, Files, Log
 
 POLICY = "context/gc.policy"

@@ -7,9 +7,10 @@ from ctxwrap.errors import NotFound, unknown_name
 from ctxwrap.memory.decay import rehydrate
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
-from ctxwrap.session.background import defer_finalizers, new_turn_id, utc_now
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.missing import missing_history, open_in, settlement_event
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.base import Store
 from ctxwrap.types import MissingContext, Operation, SessionKey
 

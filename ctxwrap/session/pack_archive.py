@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ctxwrap.memory.items import Tiers, unchanged_ids
+from ctxwrap.memory.epoch import Tiers, unchanged_ids
 from ctxwrap.pack.injection import Instructions, memory_text
 from ctxwrap.pack.receipt import budget_in, items_in
 from ctxwrap.pack.selection import Passage, reference_text, speaker_line

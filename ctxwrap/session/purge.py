@@ -13,12 +13,13 @@ from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.similarity import codes, content_words, fingerprints, key_of
 from ctxwrap.session import blobs, index_files
 from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.background import defer_finalizers, new_turn_id, utc_now
 from ctxwrap.session.blobs import loaded
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.document_versions import document_without
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.redaction import CHILD_EVENTS, LONG, EventRedaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.base import STREAMS, Log, RecordChange, Store
 from ctxwrap.stores.log_format import message_in, message_range, number_in, timestamp, turn_in
 from ctxwrap.types import Message, Operation, Record, SessionKey

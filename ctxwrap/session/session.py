@@ -13,7 +13,6 @@ from ctxwrap.pack.receipt import session_stage_events
 from ctxwrap.pack.selection import Passage, Retrieved
 from ctxwrap.redaction import Redaction
 from ctxwrap.session import blobs
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.branch import size_of
 from ctxwrap.session.derived import COUNTING, DERIVED, is_derived
 from ctxwrap.session.inputs import Inputs
@@ -25,6 +24,7 @@ from ctxwrap.session.redaction import EventRedaction as Forgetting
 from ctxwrap.session.redaction import unanswered
 from ctxwrap.session.search import Embedding, Retriever, embedding_for
 from ctxwrap.session.state import SessionState
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS, Checkpoint, Log, Outdated, RecordChange
 from ctxwrap.stores.log_format import as_record, number_in, timestamp

@@ -5,16 +5,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from ctxwrap.memory.decay import TierMove
-from ctxwrap.memory.items import (
-    Origin,
-    Tiers,
-    least_trusted,
-    least_trusted_foreign,
-    origin_of,
-    origin_of_all,
-    parse_epoch,
-    parse_origin,
-)
+from ctxwrap.memory.epoch import Tiers, parse_epoch
+from ctxwrap.memory.items import Origin, least_trusted, least_trusted_foreign, origin_of, origin_of_all, parse_origin
 from ctxwrap.memory.memory import Memory, rules_from_json
 from ctxwrap.pack import injection
 from ctxwrap.session.branch import Branch, Digest, Origins, digest

@@ -12,13 +12,14 @@ from ctxwrap.memory.items import MemoryItem, Origin
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.similarity import content_words
 from ctxwrap.session.abi import record_issues
-from ctxwrap.session.background import defer_finalizers, new_turn_id, utc_now
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.branch import digest
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.session import Session
 from ctxwrap.session.swap import INDEX, next_digest
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.log_format import message_in, message_range, next_number, numbered
 from ctxwrap.types import Message, Operation, Record, Role
 

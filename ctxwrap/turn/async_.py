@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.background import in_thread, in_thread_if, utc_now
+from ctxwrap.session.clock import utc_now
+from ctxwrap.session.threads import in_thread, in_thread_if
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
 from ctxwrap.turn.reply_reader import reask_retry_options

@@ -16,10 +16,11 @@ from datetime import UTC, datetime
 from ctxwrap.errors import StoreUnavailable
 from ctxwrap.memory.items import least_trusted
 from ctxwrap.redaction.redactor import redaction_function
-from ctxwrap.session.background import background, defer_finalizers
+from ctxwrap.session.background import background
 from ctxwrap.session.document_versions import News, news_of, next_version
 from ctxwrap.session.documents import EXTRACT
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import SummaryWriter
 from ctxwrap.turn.summariser import cleaned_reply, framed
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from ctxwrap.errors import SessionBusy
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.document_versions import before_end_marker
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.turn.document_updates import update_document
 
 logger = logging.getLogger("ctxwrap")

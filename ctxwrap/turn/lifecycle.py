@@ -17,9 +17,11 @@ from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownForma
 from ctxwrap.pack.builder import PackSources
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.redaction.visibility import Target
-from ctxwrap.session.background import background, defer_finalizers, new_turn_id, run_uninterrupted, run_when_safe
+from ctxwrap.session.background import background
+from ctxwrap.session.clock import new_turn_id
 from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.session import Session, TurnEnd
+from ctxwrap.session.threads import defer_finalizers, run_uninterrupted, run_when_safe
 from ctxwrap.tokens import load_tables
 from ctxwrap.turn.after_turn import after_turn
 from ctxwrap.turn.binding import UNCHANGED_MODES, CallScope, ClientBinding

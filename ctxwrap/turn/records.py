@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ctxwrap.memory.items import Origin, is_foreign, unchanged_ids
+from ctxwrap.memory.epoch import unchanged_ids
+from ctxwrap.memory.items import Origin, is_foreign
 from ctxwrap.pack import injection, receipt
 from ctxwrap.pack.builder import Pack, PackSources
 from ctxwrap.pack.receipt import item_from_json

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ctxwrap.pack.builder import Pack
 from ctxwrap.protocol.instructions import SEPARATOR, ask_state, sanitise
 from ctxwrap.protocol.origin import ShownTexts
-from ctxwrap.protocol.recovery import ReplyStream, read_reply
+from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import sendable
 from ctxwrap.providers.text_channel import PlainStream

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.memory.items import Origin, least_trusted
 from ctxwrap.protocol.instructions import sanitise
-from ctxwrap.protocol.recovery import read_reply
+from ctxwrap.protocol.reply import read_reply
 from ctxwrap.redaction.redactor import redaction_function
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.scope import apart
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import SummaryWriter
 from ctxwrap.stores.log_format import message_range
 from ctxwrap.types import LoggedMessage, Message, SessionKey

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.items import TIERS, diff_epoch, freeze_memory, parse_epoch
+from ctxwrap.memory.epoch import diff_epoch, freeze_memory, parse_epoch
+from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.operations import complete_state
 
 ITEM = st.builds(

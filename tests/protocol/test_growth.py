@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.recovery import MAX_DAMAGED, ReplyStream, read_reply, recover
+from ctxwrap.protocol.recovery import MAX_DAMAGED, recover
+from ctxwrap.protocol.reply import ReplyStream, read_reply
 from tests.growth import grows_too_fast
 
 ITEM = '{"id":"a","type":"fact","decay":0.5,"round":1,"tags":["x"],"content":"c"}'

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ctxwrap.protocol.instructions import DELTA_TEXT, PROTOCOL_TEXT, SEPARATOR, sanitise
-from ctxwrap.protocol.recovery import read_reply
+from ctxwrap.protocol.reply import read_reply
 
 RUNTIME = {"round": 3, "datetime": "2026-02-20T18:45:12.000451Z", "startup_at": "2026-02-20T18:30:00.000002Z"}
 OTHER = {**RUNTIME, "datetime": "2026-02-20T18:45:12.000452Z"}

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.session import gc
 from ctxwrap.session.abi import blob_name
-from ctxwrap.session.background import utc_now
 from ctxwrap.session.child_sessions import attach_result, start_child
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.gc import GarbageReport, Policy, collect_garbage, policy_in
 from ctxwrap.session.swap_search import bring_back, search_swap
 from ctxwrap.session.verify import rebuild

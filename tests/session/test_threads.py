@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 import ctxwrap
-from ctxwrap.session.background import in_thread, run_uninterrupted
 from ctxwrap.session.scope import current
+from ctxwrap.session.threads import in_thread, run_uninterrupted
 
 PATIENCE = 10.0
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from ctxwrap.cli import main
 from ctxwrap.cli.output import progress_bar
 from ctxwrap.errors import NotFound
-from ctxwrap.session.background import utc_now
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.lookup import open_existing
 from ctxwrap.session.purge import forget, purge
 from ctxwrap.session.session import Session

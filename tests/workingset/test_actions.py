@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.protocol.recovery import ReplyStream
+from ctxwrap.protocol.reply import ReplyStream
 from ctxwrap.workingset.actions import ActionStream
 from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, requests_in_text
 from tests.conformance.examples import ACTIONS as THREE

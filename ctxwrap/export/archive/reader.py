@@ -26,10 +26,10 @@ from ctxwrap.export.archive.format import (
     member_name,
     without_store_fields,
 )
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.checker import Progress
 from ctxwrap.session.verify.report import folded
 from ctxwrap.stores import resolve_store

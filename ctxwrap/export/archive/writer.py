@@ -26,9 +26,10 @@ from ctxwrap.export.archive.format import (
     without_store_fields,
 )
 from ctxwrap.session.abi import blob_name
-from ctxwrap.session.background import defer_finalizers, utc_now
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.checker import Progress
 from ctxwrap.session.verify.report import VerifyFindings
 from ctxwrap.session.verify.streams import StreamCheck, lines_of

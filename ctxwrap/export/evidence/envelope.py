@@ -31,10 +31,11 @@ from ctxwrap.export.evidence.vocabulary import EXPORT_TARGET, TARGETS, VERSION, 
 from ctxwrap.inspect.streams import control_in, text_in
 from ctxwrap.inspect.turns import named
 from ctxwrap.pack.receipt import EventIds, context_event
-from ctxwrap.session.background import defer_finalizers, new_turn_id, utc_now
 from ctxwrap.session.blobs import blobs_in, loaded
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.report import Verification, VerifyFinding
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Files

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.inspect.streams import check_known, control_in, readable, text_in, whole_stream
 from ctxwrap.inspect.turns import Stages, runs_in
-from ctxwrap.memory.items import Tiers
+from ctxwrap.memory.epoch import Tiers
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.pack_archive import Lookups, rebuilt_pack
 from ctxwrap.session.pack_view import PackView

@@ -4,9 +4,9 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ctxwrap.errors import NotFound
-from ctxwrap.session.background import defer_finalizers
 from ctxwrap.session.derived import is_derived
 from ctxwrap.session.lookup import StoreLike, finish_background_work, key_for, open_existing
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.checker import Progress, verified
 from ctxwrap.session.verify.report import SEVERITIES, FindingSeverity, Verification, VerifyFinding
 from ctxwrap.stores import resolve_store

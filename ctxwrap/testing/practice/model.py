@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.memory.items import expand_brief
+from ctxwrap.memory.epoch import expand_brief
 from ctxwrap.memory.operations import complete_state
 from ctxwrap.protocol.instructions import (
     READING_TEXT,
