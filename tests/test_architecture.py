@@ -54,8 +54,8 @@ REPEATED_CLASSES = {
 REPEATED_MODULES = {
     "__init__", "assembly", "base", "chat", "clauses", "derived", "document", "documents", "envelope", "files",
     "format", "habits", "http", "intents", "items", "lifecycle", "log", "lookup", "memory", "messages", "missing",
-    "models", "names", "persons", "reader", "reply", "report", "requests", "responses", "selection", "session", "sessions",
-    "statements", "store", "streams", "turns", "values", "vocabulary",
+    "models", "names", "persons", "reader", "reply", "report", "requests", "responses", "selection", "session",
+    "sessions", "statements", "store", "streams", "turns", "values", "vocabulary",
 }  # fmt: skip
 """Modules whose package says which one is meant, such as `stores.files.store` and `stores.postgres.store`."""
 
