@@ -50,7 +50,6 @@ os.fsync, os.fdatasync = counted(os.fsync), counted(os.fdatasync)
 def turn(at):
     said = f"question {at}: " + "words " * 40
     client.chat.completions.create(model="m", messages=[{"role": "user", "content": said}])
-    getattr(ctxwrap, "flush", lambda: None)()
 def passed():
     io = {name: int(value) for name, value in (line.split(": ") for line in open("/proc/self/io"))}
     return {"calls": io["syscr"] + io["syscw"], "written": io["wchar"]}
@@ -61,17 +60,19 @@ def mark(name):
         pass
 for at in range(WARM):
     turn(at)
+getattr(ctxwrap, "flush", lambda: None)()
 counts.update(opens=-1, fsyncs=0)  # one to read /proc/self/io
 before = passed()
 mark("first-measured-turn")
 for at in range(MEASURED):
     turn(WARM + at)
+getattr(ctxwrap, "flush", lambda: None)()
 mark("no-more-turns")
 after = passed()
 counts["opens"] -= 1
 print(json.dumps({**counts, **{name: after[name] - before[name] for name in after}}))
 """
-WARM, MEASURED = 5, 20
+WARM, MEASURED = 5, 40
 
 _WAITS = frozenset({"futex", "poll", "ppoll", "select", "pselect6", "epoll_wait", "clock_nanosleep", "sched_yield"})
 """Not counted: how often a thread waits depends on the machine's load."""

@@ -437,6 +437,9 @@ class TextStream(Protocol):
     def passes(self, chunk: str) -> bool:
         """Whether `feed(chunk)` is certain to return `chunk`; if so, the chunk has been fed."""
 
+    def hides(self, chunk: str) -> bool:
+        """Whether `feed(chunk)` is certain to return nothing; if so, the chunk has been fed."""
+
     def close(self) -> str: ...
     @property
     def spans(self) -> Sequence[tuple[int, int]]:

@@ -231,10 +231,11 @@ class RewrittenBody(_Body):
         if not self._frames:
             return self._next_chunk()
         frame = self._frames.popleft()
-        if self._deltas.passes(frame.raw):
+        shown = self._deltas.take(frame.raw)
+        if shown is not None:
             if self._call.checkpoint_due():
                 self._call.write_partial_reply()
-            return frame.raw
+            return shown
         if frame.data == DONE:
             return _framed(self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
@@ -271,10 +272,11 @@ class RewrittenBody(_Body):
             self._failure = error
             return _framed(self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
-            if self._framer.is_empty and self._deltas.passes(chunk):
+            shown = self._deltas.take(chunk) if self._framer.is_empty else None
+            if shown is not None:
                 if self._call.checkpoint_due():
                     self._call.write_partial_reply()
-                return chunk
+                return shown
             self._frames.extend(self._framer.feed(chunk))
             return b""
         self._is_finished = True
@@ -324,10 +326,11 @@ class AsyncRewrittenBody(_Body):
         if not self._frames:
             return await self._next_chunk()
         frame = self._frames.popleft()
-        if self._deltas.passes(frame.raw):
+        shown = self._deltas.take(frame.raw)
+        if shown is not None:
             if self._call.checkpoint_due():
                 await self._call.write_partial_reply()
-            return frame.raw
+            return shown
         if frame.data == DONE:
             return _framed(await self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
@@ -364,10 +367,11 @@ class AsyncRewrittenBody(_Body):
             self._failure = error
             return _framed(await self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
-            if self._framer.is_empty and self._deltas.passes(chunk):
+            shown = self._deltas.take(chunk) if self._framer.is_empty else None
+            if shown is not None:
                 if self._call.checkpoint_due():
                     await self._call.write_partial_reply()
-                return chunk
+                return shown
             self._frames.extend(self._framer.feed(chunk))
             return b""
         self._is_finished = True

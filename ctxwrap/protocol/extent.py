@@ -75,6 +75,11 @@ class ObjectEnd:
         self.at = 0
         """How far the last piece was read."""
 
+    @property
+    def depth(self) -> int:
+        """The number of open brackets."""
+        return len(self._open)
+
     def feed(self, text: str, at: int) -> int:
         """Return where the object ends in `text`; -1 if it does not, or is not strict JSON."""
         size = len(text)

@@ -71,6 +71,13 @@ class ReplyStream:
         self._shown.append(chunk)
         return True
 
+    def hides(self, chunk: str) -> bool:
+        """Feed `chunk` if it is certain to be part of a snapshot; return whether that was possible."""
+        if not self._splitter.hides(chunk):
+            return False
+        self.size += len(chunk)
+        return True
+
     def close(self) -> str:
         if self._reading is not None:
             return ""

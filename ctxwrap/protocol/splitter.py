@@ -90,6 +90,20 @@ class Splitter:
         self._text, self._at, self._scan.at = chunk[-1], 1, 1
         return True
 
+    def hides(self, chunk: str) -> bool:
+        """Feed `chunk` if a snapshot has begun and cannot end in it; return whether that was possible."""
+        if self._step == self._in_tail:
+            self._held.append(chunk)
+            return True
+        if self._step != self._in_object or self._at != len(self._text) or chunk.count("}") >= self._object.depth:
+            return False
+        self._object.feed(chunk, 0)
+        self._held.append(chunk)
+        self._text, self._at = chunk[-1], 1
+        if self._object.failed:
+            self._step = self._in_tail
+        return True
+
     def close(self) -> str:
         self._more = False
         if self._step != self._in_text:

@@ -393,7 +393,8 @@ class MessagesRewriter:
     def text_delta(self, event: Body) -> TextDelta | None:
         if event.get("type") != "content_block_delta" or (event.get("delta") or {}).get("type") != "text_delta":
             return None
-        return TextDelta(("delta", "text"), self._channel(event.get("index", 0)).passes)
+        channel = self._channel(event.get("index", 0))
+        return TextDelta(("delta", "text"), channel.passes, channel.hides)
 
     def close(self) -> list[Body]:
         return [piece for index in list(self._channels) for piece in self._released(index)]

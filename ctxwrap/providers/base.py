@@ -19,6 +19,8 @@ class TextDelta(NamedTuple):
     """Where the text is in the event."""
     passes: Callable[[str], bool]
     """Whether the text of another such event goes to the caller unchanged; if so, it has been fed."""
+    hides: Callable[[str], bool] = lambda text: False
+    """Whether the caller gets nothing for another such event; if so, its text has been fed."""
 
 
 class Rewriter(Protocol):

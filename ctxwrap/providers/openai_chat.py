@@ -314,7 +314,10 @@ class ChatRewriter(Choices):
             return None
         if choice.get("finish_reason") or choice.get("logprobs"):
             return None
-        return TextDelta(("choices", 0, "delta", "content"), self._choice(choice.get("index", 0)).channel.passes)
+        path, channel = ("choices", 0, "delta", "content"), self._choice(choice.get("index", 0)).channel
+        if not _is_empty(set_path(event, path, "")):
+            return TextDelta(path, channel.passes)
+        return TextDelta(path, channel.passes, channel.hides)
 
     @property
     def spoken(self) -> bool:

@@ -277,7 +277,8 @@ class ResponsesRewriter:
     def text_delta(self, event: Body) -> TextDelta | None:
         if event.get("type") != "response.output_text.delta" or event.get("logprobs"):
             return None
-        return TextDelta(("delta",), self._channel(_place(event)).passes)
+        channel = self._channel(_place(event))
+        return TextDelta(("delta",), channel.passes, channel.hides)
 
     def close(self) -> list[Body]:
         return [piece for place in list(self._channels) for piece in self._released(place)]

@@ -3,7 +3,7 @@
 import json
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -36,6 +36,13 @@ class Channel:
             return False
         self._fed.add(text)
         self._pieces.append(text)
+        return True
+
+    def hides(self, text: str) -> bool:
+        """Whether `text` is part of a snapshot; if so, it has been fed."""
+        if self.closed or not self._stream.hides(text):
+            return False
+        self._fed.add(text)
         return True
 
     def close(self) -> str:
@@ -178,6 +185,9 @@ class PlainStream:
         self.feed(chunk)
         return True
 
+    def hides(self, chunk: str) -> bool:
+        return False
+
     def close(self) -> str:
         return ""
 
@@ -205,15 +215,21 @@ class DeltaPassthrough:
 
     def __init__(self) -> None:
         self._template: _Template | None = None
-        self._passes: Callable[[str], bool]
+        self._delta: TextDelta
         self._unused = 0
 
-    def passes(self, raw: bytes) -> bool:
-        """Whether `raw` is one text delta that passes unchanged; if so, its text has been fed."""
-        if self._template is None or (text := self._template.text_in(raw)) is None or not self._passes(text):
-            return False
+    def take(self, raw: bytes) -> bytes | None:
+        """What the caller gets for `raw`: `raw` itself or nothing, if it is one text delta that was fed; else None."""
+        if self._template is None or (text := self._template.text_in(raw)) is None:
+            return None
+        if self._delta.passes(text):
+            shown = raw
+        elif self._delta.hides(text):
+            shown = b""
+        else:
+            return None
         self._unused = 0
-        return True
+        return shown
 
     def learn(self, raw: bytes, event: Body, delta: TextDelta | None) -> None:
         """Use `raw` as the template for the events that follow, if that is possible."""
@@ -221,7 +237,9 @@ class DeltaPassthrough:
             return
         if self._template is None or self._template.text_in(raw) is None:
             self._unused += 1
-            self._template, self._passes = _template(raw.decode(), event, delta.path), delta.passes
+            self._template, self._delta = _template(raw.decode(), event, delta.path), delta
+        else:
+            self._template.event = event
 
 
 class _Slot(NamedTuple):
@@ -237,7 +255,8 @@ class _Template:
 
     def __init__(self, slots: list[_Slot], rest: str, text: str, event: Body) -> None:
         self._slots, self._rest, self._text = slots, rest, text
-        self._event = event
+        self.event = event
+        """The newest event that was parsed; whoever keeps it sees the newest values of the fields that vary."""
         before, behind = (f'{slots[0].before}"'.encode(), f'"{rest}'.encode()) if len(slots) == 1 else (b"", b"")
         self._before, self._behind = before, behind
         """The bytes around the text, if nothing else varies."""
@@ -265,7 +284,7 @@ class _Template:
         if whole[at:] != self._rest:
             return None
         text: str = varied.pop(self._text)
-        self._event.update(varied)  # whoever keeps the event sees its newest values
+        self.event.update(varied)
         return text
 
 

@@ -60,6 +60,9 @@ class ActionStream:
         """Never: every line is checked first."""
         return False
 
+    def hides(self, chunk: str) -> bool:
+        return self._inner.hides(chunk)
+
     def close(self) -> str:
         if self._reading is not None:
             return ""
