@@ -14,7 +14,7 @@ peers     the same chat with openai-agents and its SQLite session, if installed
 The provider runs in its own process. `before` is the time until the request leaves. `after` is the time from then on
 or, for a stream, from the last chunk with text on; `chunk` is the time per chunk. These are CPU times of the calling
 thread. `all` is the CPU time of the process, including background threads and `behind`, the work that `ctxwrap.flush()`
-waits for. Values are medians in ms (chunks in µs) with the ratio to bare in brackets. The model also writes a snapshot
+waits for at the end of a row, divided by its calls. Values are medians in ms (chunks in µs) with the ratio to bare in brackets. The model also writes a snapshot
 in wrapped calls, whose chunks are read in `after`.
 """
 
@@ -149,13 +149,9 @@ def timed(call: Callable[[], Any], loop: asyncio.Runner | None) -> Spent:
     else:
         loop.run(read(call(), texts))
     end, ended = time.thread_time(), time.process_time()
-    getattr(ctxwrap, "flush", lambda: None)()
-    flushed = time.process_time()
     each = (texts[-1] - texts[0]) / (len(texts) - 1) if len(texts) > 1 else 0.0
     left = LEFT[0] if LEFT else end
-    return Spent(
-        left - start, each, end - (texts[-1] if texts else left), end - start, flushed - ended, flushed - begun
-    )
+    return Spent(left - start, each, end - (texts[-1] if texts else left), end - start, 0.0, ended - begun)
 
 
 async def read(asked: Any, texts: list[float]) -> None:
@@ -195,11 +191,16 @@ def in_turns(sdk: Sdk, session: str, sent: Callable[[], Messages], rounds: int, 
     bare, wrapped = [], []
     for at in range(WARM + rounds):
         messages = sent()
+        if at == WARM:
+            ctxwrap.flush()
         theirs, ours = sdk.call(messages, **how), sdk.call(messages, session=session, **how)
         if at >= WARM:
             bare.append(theirs)
             wrapped.append(ours)
-    return bare, wrapped
+    start = time.process_time()
+    ctxwrap.flush()
+    behind = (time.process_time() - start) / rounds
+    return bare, [each._replace(behind=behind, all=each.all + behind) for each in wrapped]
 
 
 class Chat:

@@ -5,16 +5,15 @@ import os
 import threading
 from collections.abc import Callable, Hashable
 from time import monotonic
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Any, NamedTuple
 
 logger = logging.getLogger("ctxwrap")
 
-_DELAY = 5.0
-"""Seconds between scheduling work and doing it; work scheduled meanwhile is coalesced."""
+_QUIET, _LATEST = 30.0, 300.0
+"""Work runs when its subject has been quiet for so many seconds; it is not put off any more after the second number."""
+
+_POLL = 5.0
+"""Seconds between looks at what is due. Waking the thread instead would cost the caller time."""
 
 _IDLE = 10.0
 """Seconds without work after which the thread ends."""
@@ -22,32 +21,47 @@ _IDLE = 10.0
 Work = Callable[[], None]
 
 
+class _Pending(NamedTuple):
+    since: float
+    due: float
+    work: Work
+
+
 class Background:
-    def __init__(self) -> None:
+    def __init__(self, quiet: float = _QUIET, latest: float = _LATEST) -> None:
+        self._quiet, self._latest = quiet, latest
         self._changed = threading.Condition()
-        self._due: dict[Hashable, tuple[float, Work]] = {}
-        """Due time and work per subject, in the order of due times."""
+        self._pending: dict[Hashable, _Pending] = {}
+        """By subject, in the order of due times."""
         self._doing: Hashable | None = None
         """The subject whose work is running."""
         self._is_running = False
         self._thread = 0
 
-    def schedule(self, subject: Hashable, work: Work, *, starts: bool = True) -> None:
-        """Run `work` soon; it replaces pending work of the same `subject` and keeps its due time.
+    def schedule(self, subject: Hashable, work: Work, *, starts: bool = True, is_urgent: bool = False) -> None:
+        """Run `work` once its subject is quiet, or at the next look if it is urgent; replaces its pending work.
 
         Pass `starts=False` where the garbage collector may be running: no thread can be started there.
         """
         with self._changed:
-            due, _ = self._due.get(subject, (monotonic() + _DELAY, work))
-            self._due[subject] = due, work
+            now = monotonic()
+            known = self._pending.get(subject)
+            if is_urgent:
+                self._pending.pop(subject, None)
+                self._pending = {subject: _Pending(now, now, work), **self._pending}
+            elif known and now - known.since >= self._latest:
+                self._pending[subject] = known._replace(work=work)
+            else:
+                self._pending.pop(subject, None)
+                self._pending[subject] = _Pending(known.since if known else now, now + self._quiet, work)
             if starts and not self._is_running:
                 self._is_running = _start(self._run)
 
     def finish(self, is_wanted: Callable[[Any], bool] = lambda _: True) -> None:
         """Run pending work whose subject `is_wanted` in this thread, and wait for what is running."""
         with self._changed:
-            subjects = [each for each in list(self._due) if is_wanted(each)]  # a finalizer may add another
-            works = [self._due.pop(subject)[1] for subject in subjects]
+            subjects = [each for each in list(self._pending) if is_wanted(each)]  # a finalizer may add another
+            works = [self._pending.pop(subject).work for subject in subjects]
         for work in works:
             _do(work)
         with self._changed:
@@ -65,15 +79,18 @@ class Background:
     def _next(self) -> Work | None:
         """The next work when it is due; None after `_IDLE` seconds without any."""
         with self._changed:
-            waits_since = monotonic()
+            ends = monotonic() + _IDLE
             while True:
                 now = monotonic()
-                subject, (due, work) = next(iter(self._due.items()), (None, (waits_since + _IDLE, None)))
-                if due <= now:
-                    self._due.pop(subject, None)
-                    self._doing, self._is_running = subject, work is not None
-                    return work
-                self._changed.wait(min(due - now, _DELAY))  # waking the thread would cost the caller time
+                subject, pending = next(iter(self._pending.items()), (None, None))
+                if pending is not None and pending.due <= now:
+                    del self._pending[subject]
+                    self._doing = subject
+                    return pending.work
+                if pending is None and ends <= now:
+                    self._is_running = False
+                    return None
+                self._changed.wait(min((pending.due if pending else ends) - now, _POLL))
 
 
 def _do(work: Work) -> None:

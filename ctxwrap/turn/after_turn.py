@@ -69,6 +69,6 @@ def _catch_up(
         session.catch_up()
 
     if settings.derive == "behind":
-        background.schedule(session, work, starts=not interrupted)
+        background.schedule(session, work, starts=not interrupted, is_urgent=ends)
     else:
         work()

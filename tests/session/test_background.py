@@ -32,14 +32,14 @@ def test_failed_work_does_not_stop_other_work() -> None:
 
 
 def test_background_thread_runs_scheduled_work() -> None:
-    background, done = Background(), threading.Event()
+    background, done = Background(quiet=0), threading.Event()
     background.schedule("a", done.set)
     assert done.wait(60)
     background.finish()
 
 
 def test_finish_waits_for_running_work() -> None:
-    background, begun, ended = Background(), threading.Event(), list[bool]()
+    background, begun, ended = Background(quiet=0), threading.Event(), list[bool]()
     goes_on = threading.Event()
 
     def work() -> None:
@@ -52,3 +52,27 @@ def test_finish_waits_for_running_work() -> None:
     threading.Timer(0.05, goes_on.set).start()
     background.finish()
     assert ended == [True]
+
+
+def test_urgent_work_does_not_wait_until_its_subject_is_quiet() -> None:
+    background, done = Background(), threading.Event()
+    background.schedule("a", lambda: None)
+    background.schedule("b", lambda: None)
+    background.schedule("b", done.set, is_urgent=True)
+    assert done.wait(60)
+    background.finish()
+
+
+def test_work_of_a_subject_that_is_never_quiet_is_not_put_off_for_ever() -> None:
+    background, done, ended = Background(quiet=1, latest=0), list[int](), threading.Event()
+
+    def work(number: int) -> None:
+        done.append(number)
+        ended.set()
+
+    number = 0
+    while not ended.wait(0.01):
+        number += 1
+        background.schedule("busy", lambda number=number: work(number))
+    background.finish()
+    assert done[0] > 1
