@@ -14,8 +14,8 @@ peers     the same chat with openai-agents and its SQLite session, if installed
 The provider runs in its own process. `before` is the time until the request leaves. `after` is the time from then on
 or, for a stream, from the last chunk with text on; `chunk` is the time per chunk. These are CPU times of the calling
 thread. `all` is the CPU time of the process, including background threads and `behind`, the work that `ctxwrap.flush()`
-waits for at the end of a row, divided by its calls. Values are medians in ms (chunks in µs) with the ratio to bare in brackets. The model also writes a snapshot
-in wrapped calls, whose chunks are read in `after`.
+waits for at the end of a row, divided by its calls. Values are medians in ms (chunks in µs) with the ratio to bare in
+brackets. The model also writes a snapshot in wrapped calls, whose chunks are read in `after`.
 """
 
 import argparse
