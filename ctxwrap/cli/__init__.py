@@ -31,6 +31,7 @@ COMMANDS = {
     "show": ("sessions", "Show SESSION: its state, memory, summary and turns."),
     "swap": ("missing", "List what left the prompt of SESSION, newest first."),
     "tail": ("turns", "Print the newest messages of SESSION."),
+    "ui": ("ui", "Show sessions, turns, packs and memory in a page on this machine."),
     "upgrade": ("maintenance", "Convert SESSION from the format of an older version."),
     "verify": ("maintenance", "Check SESSION for damage; change nothing."),
     "workingset": ("workingset", "Edit and check the files of a working-set.yml."),

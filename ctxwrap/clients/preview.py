@@ -16,10 +16,10 @@ from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.scope import offers_for
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import message_in, timestamp
-from ctxwrap.turn.binding import ClientBinding, SessionNames
+from ctxwrap.turn.binding import CallScope, ClientBinding, SessionNames
 from ctxwrap.turn.lifecycle import pack_sources
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import LoggedMessage
+from ctxwrap.types import Body, LoggedMessage
 
 
 def preview(client: Any, /, *, session: str | None = None, context_mode: str | None = None, **request: Any) -> PackView:
@@ -34,7 +34,12 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     if scope.key is None:
         raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
     adapter = with_cache_key(_adapter(client, request), client, binding, scope)
-    body = {name: to_jsonable(value) for name, value in request.items()}
+    return preview_request(binding, scope, adapter, {name: to_jsonable(value) for name, value in request.items()})
+
+
+def preview_request(binding: ClientBinding, scope: CallScope, adapter: ProviderAdapter, body: Body) -> PackView:
+    """The same for a request to an API, without a client."""
+    assert scope.key is not None, "a preview needs a session"
     known = Session(scope.key, binding.store.open(scope.key), binding.settings)
     known.refresh()
     read = adapter.read(body)

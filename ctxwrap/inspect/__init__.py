@@ -14,7 +14,7 @@ from ctxwrap.inspect.sessions import (
     sessions_of,
 )
 from ctxwrap.inspect.streams import Numbered, StreamFollower
-from ctxwrap.inspect.turns import TurnDetails, TurnInfo, pack_of, turn_details, turns_of
+from ctxwrap.inspect.turns import TurnDetails, TurnInfo, TurnPage, pack_of, turn_details, turns_before, turns_of
 
 __all__ = [
     "Branching",
@@ -31,6 +31,7 @@ __all__ = [
     "StreamFollower",
     "TurnDetails",
     "TurnInfo",
+    "TurnPage",
     "Way",
     "all_sessions",
     "cost_of",
@@ -43,5 +44,6 @@ __all__ = [
     "session_details",
     "sessions_of",
     "turn_details",
+    "turns_before",
     "turns_of",
 ]

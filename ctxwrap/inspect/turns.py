@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect.cost import usage_in
@@ -15,6 +15,7 @@ from ctxwrap.inspect.streams import (
     check_known,
     control_in,
     no_session,
+    numbered,
     readable,
     round_in,
     said_in,
@@ -28,11 +29,17 @@ from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.session import Session
 from ctxwrap.session.swap import shortened
 from ctxwrap.stores.base import Store
-from ctxwrap.stores.log_format import turn_in
+from ctxwrap.stores.log_format import count_in, turn_in
 from ctxwrap.types import MissingContext, Record, SessionKey
 
 _SHORT = 200
 """Characters of a text in one line about a turn."""
+
+_PAGE = 300
+"""Events that a page of turns is made of: about a hundred turns."""
+
+_OPEN_TURN = 8
+"""Messages looked for behind those of the last ended turn: a turn in progress may have written some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +104,47 @@ def turns_of(store: Store, key: SessionKey) -> tuple[TurnInfo, ...]:
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)
     return turns_in(messages, events)
+
+
+class TurnPage(NamedTuple):
+    """Consecutive turns of a session, oldest first."""
+
+    turns: tuple[TurnDetails, ...]
+    before: int
+    """The number of the first event; 0 if no turn lies before it."""
+
+
+def turns_before(store: Store, key: SessionKey, before: int | None = None, count: int = _PAGE) -> TurnPage:
+    """Return the turns among the `count` events before an event's number, or among the newest; reads only these."""
+    session = Session(key, store.open(key))
+    session.refresh()
+    if session.is_empty:
+        check_known(store, key)
+    last = session.state.sequence["events"] if before is None else before - 1
+    first = max(1, last - count + 1)
+    events = list(numbered(session.log.between("events", first, last), first - 1))
+    runs = runs_in(record for _, record in events)
+    if first > 1 and len(runs) > 1:  # the first one may have begun before
+        del runs[next(iter(runs))]
+    begins = next((number for number, record in events if turn_in(record) in runs), first)
+    known = [_messages_at(record) for number, record in events if number < begins and first > 1]
+    newest = max((_messages_at(record) for number, record in events if number >= begins), default=0) + _OPEN_TURN
+    said = _said_between(session, max(known, default=0) + 1, newest)
+    turns = (TurnDetails(_info(0, id, said[id], run), tuple(said[id]), tuple(run), 0) for id, run in runs.items())
+    return TurnPage(tuple(turns), begins if first > 1 else 0)
+
+
+def _said_between(session: Session, first: int, last: int) -> dict[str, list[Record]]:
+    """Return the messages in a range, by turn."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in session.log.between("messages", first, min(last, session.state.sequence["messages"])):
+        found[turn_in(record)].append(readable(record, session.log.files))
+    return found
+
+
+def _messages_at(event: Record) -> int:
+    """Return the number of messages that an event at the end of a turn notes."""
+    return count_in(control_in(event), "messages") or 0
 
 
 def turns_in(messages: StreamContents, events: StreamContents) -> tuple[TurnInfo, ...]:
