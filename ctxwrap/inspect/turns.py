@@ -121,17 +121,19 @@ def turns_before(store: Store, key: SessionKey, before: int | None = None, count
     if session.is_empty:
         check_known(store, key)
     last = session.state.sequence["events"] if before is None else before - 1
-    first = max(1, last - count + 1)
-    events = list(numbered(session.log.between("events", first, last), first - 1))
-    runs = runs_in(record for _, record in events)
-    if first > 1 and len(runs) > 1:  # the first one may have begun before
-        del runs[next(iter(runs))]
-    begins = next((number for number, record in events if turn_in(record) in runs), first)
+    first, runs, events = last + 1, dict[str, list[Record]](), list[Numbered]()
+    while not runs and first > 1:
+        first, count = max(1, last - count + 1), 2 * count
+        events = list(numbered(session.log.between("events", first, last), first - 1))
+        runs = runs_in(record for _, record in events)
+        if first > 1 and runs and not _first(next(iter(runs.values())), "start"):  # it began before
+            del runs[next(iter(runs))]
+    begins = next((number for number, record in events if turn_in(record) in runs), first) if runs else 1
     known = [_messages_at(record) for number, record in events if number < begins and first > 1]
     newest = max((_messages_at(record) for number, record in events if number >= begins), default=0) + _OPEN_TURN
     said = _said_between(session, max(known, default=0) + 1, newest)
     turns = (TurnDetails(_info(0, id, said[id], run), tuple(said[id]), tuple(run), 0) for id, run in runs.items())
-    return TurnPage(tuple(turns), begins if first > 1 else 0)
+    return TurnPage(tuple(turns), begins if begins > 1 and first > 1 else 0)
 
 
 def _said_between(session: Session, first: int, last: int) -> dict[str, list[Record]]:

@@ -87,18 +87,8 @@ def ui_app(store: Store) -> Starlette:
         return await _answer(partial(view, store, dict(request.query_params)))
 
     async def preview(request: Request) -> Response:
-        body = await _body(request)
-        asked = {name: str(body.get(name) or "") for name in ("session", "tenant", "agent", "message", "model")}
-        budget = body.get("budget")
-        work = partial(
-            views.preview_view,
-            store,
-            _key(asked),
-            asked["message"],
-            asked["model"] or "gpt-4o",
-            budget if isinstance(budget, int) and budget > 0 else None,
-        )
-        return await _answer(work)
+        asked = await _body(request)
+        return await _answer(lambda: _preview(store, asked))
 
     async def live(request: Request) -> Response:
         session = Session(_key(dict(request.query_params)), store.open(_key(dict(request.query_params))))
@@ -131,6 +121,13 @@ async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
         return JSONResponse({"error": str(error)}, 400, _HEADERS)
     text = json.dumps(found, default=str).encode("utf-8", "replace")
     return Response(text, media_type="application/json", headers=_HEADERS)
+
+
+def _preview(store: Store, asked: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: value for name, value in asked.items() if isinstance(value, str)}
+    budget = asked.get("budget")
+    limit = budget if isinstance(budget, int) and budget > 0 else None
+    return views.preview_view(store, _key(texts), texts.get("message", ""), texts.get("model", "gpt-4o"), limit)
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def _fault_in(trailer: str) -> int | None:
     """Where the JSON of a snapshot is damaged; None if it is not."""
     start = trailer.find("{")
     if start < 0:
-        return 0 if trailer else None
+        return None
     try:
         json.JSONDecoder().raw_decode(trailer, start)
     except json.JSONDecodeError as error:
