@@ -1,17 +1,21 @@
 """The command `chat`: each line goes through a wrapped client, and the answer is streamed."""
 
 import sys
+import threading
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from select import select
 from typing import Any
 
 import click
 
 from ctxwrap import inspect
-from ctxwrap.cli.output import STORE, command, printable
+from ctxwrap.cli.output import STORE, Column, command, printable, show, table
 from ctxwrap.clients.sdk_call import turn_of
 from ctxwrap.clients.wrap import wrap
-from ctxwrap.session.lookup import key_for
+from ctxwrap.service.handle import open_session
+from ctxwrap.session.lookup import holds_anything, key_for
 from ctxwrap.settings import check_mode
 from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
@@ -19,6 +23,17 @@ from ctxwrap.types import SessionKey, TurnRecord
 
 AskModel = Callable[[str, str], Any]
 """Takes a text and a mode, returns a stream of chunks."""
+
+_PACK = (
+    Column("sent"),
+    Column("tokens", right=True),
+    Column("what"),
+    Column("from", folds=True),
+    Column("why", folds=True),
+)
+
+_PASTED = 0.02
+"""Seconds in which the next line of a pasted text arrives."""
 
 _HELP = """\
 /memory          show memory by tier
@@ -32,7 +47,8 @@ _HELP = """\
 @click.option("--model", help="Any litellm model, such as gpt-5 or anthropic/claude-sonnet-5; needs its API key.")
 @STORE
 @click.option("--mode", default="enabled", show_default=True, help="enabled, disabled, readonly or shadow.")
-def chat_command(session: str, model: str | None, store: str | None, mode: str) -> None:
+@click.option("--ui", "shows_page", is_flag=True, help="Also serve the page of `ctxwrap ui`, and open it.")
+def chat_command(session: str, model: str | None, store: str | None, mode: str, shows_page: bool) -> None:
     """Chat in the terminal through a wrapped client.
 
     Without --model it talks to the practice model: a few rules on this machine that follow the protocol and
@@ -45,6 +61,8 @@ def chat_command(session: str, model: str | None, store: str | None, mode: str) 
         import readline  # noqa: F401
     with _practice(place, session) if model is None else _litellm(model, place, session) as ask:
         _greet(model, key, place)
+        if shows_page:
+            _open_page(place, key)
         Chat(ask, place, key, mode).run()
 
 
@@ -57,7 +75,7 @@ class Chat:
         self._turn: TurnRecord | None = None
 
     def run(self) -> None:
-        while (line := _typed()) is not None:
+        while (line := typed_message()) is not None:
             if line.startswith("/"):
                 if not self._obey(line):
                     return
@@ -107,9 +125,8 @@ class Chat:
             click.echo("nothing was sent yet")
             return
         click.echo(f"round {self._turn.round}, mode {self._turn.mode}")
-        for item in self._turn.pack:
-            sign = "+" if item.included else "-"
-            click.echo(f"  {sign} {item.tokens:6} tokens  {item.kind:16} {item.source:16} {item.reason}")
+        rows = ((each.included, each.tokens, each.kind, each.source, each.reason) for each in self._turn.pack)
+        show(table(_PACK, (("yes" if sent else "no", *rest) for sent, *rest in rows)))
 
     def _change_mode(self, mode: str) -> None:
         try:
@@ -119,16 +136,26 @@ class Chat:
             click.echo(str(error))
 
 
-def _typed() -> str | None:
-    """Return the next line, or None at the end of the input."""
-    try:
-        line = input("you> ")
-    except (EOFError, KeyboardInterrupt):
-        click.echo()
-        return None
-    if not sys.stdin.isatty():
-        click.echo(line)
-    return line.strip()
+def typed_message() -> str | None:
+    """Return the next message, or None at the end of the input or after two Ctrl-C in a row.
+
+    Lines that are pasted together are one message. Ctrl-C drops a half-typed line.
+    """
+    for _ in range(2):
+        try:
+            line = input("you> ")
+            while sys.stdin.isatty() and select([sys.stdin], [], [], _PASTED)[0]:
+                line += f"\n{input()}"
+        except KeyboardInterrupt:
+            click.echo("\n(Ctrl-C again, or /quit, leaves)")
+            continue
+        except EOFError:
+            click.echo()
+            return None
+        if not sys.stdin.isatty():
+            click.echo(line)
+        return line.strip()
+    return None
 
 
 def _visible(chunk: Any) -> str:
@@ -141,7 +168,20 @@ def _greet(model: str | None, key: SessionKey, store: Store) -> None:
         click.echo('Try "My name is Ada and I like tea", then /memory, then "What is my name?". /help, /quit.')
     else:
         click.echo(f"Chatting with {model}. /help lists the commands, /quit leaves.")
-    click.echo(f"session {printable(key.session)!r} in {getattr(store, 'root', 'memory')}\n")
+    known = open_session(key.session, store=store)
+    rounds = known.details().info.rounds if holds_anything(store.open(key)) else 0
+    what = f"continues after round {rounds} of session" if rounds else "session"
+    click.echo(f"{what} {printable(key.session)!r} in {getattr(store, 'root', 'memory')}\n")
+
+
+def _open_page(store: Store, key: SessionKey) -> None:
+    from ctxwrap.cli.ui import address_of, start_ui
+
+    server, address = start_ui(store)
+    threading.Thread(target=server.run, name="ctxwrap-ui", daemon=True).start()
+    click.echo(f"page: {address_of(address, key)}\n")
+    if sys.stdout.isatty():
+        webbrowser.open(address_of(address, key))
 
 
 def _streamed(text: str) -> dict[str, Any]:

@@ -85,9 +85,10 @@ _LATER = (
 @click.option("--session", default="demo", show_default=True, help="Name of the session to create.")
 @STORE
 def demo_command(session: str, store: str | None) -> None:
-    """Create a session of thirty turns with tools, files, a branch, a damaged snapshot and a purge.
+    """Create a session of thirty turns to look at.
 
-    The practice model answers: it needs no key and no network. Look at the session with `ctxwrap ui`.
+    It has a tool, files, a branch, a damaged snapshot and a purge. The practice model answers: it needs no key and no
+    network. Look at the session with `ctxwrap ui`.
     """
     place = open_store(store)
     key = open_session(session, store=place).key
@@ -181,9 +182,9 @@ def _branch(ask: Any) -> Iterator[None]:
 @click.option("--port", default=0, help="Port on 127.0.0.1. [default: a free one]")
 @click.option("--habit", help="Way in which the model writes snapshots; see ctxwrap.testing.habits.")
 def practice_command(port: int, habit: str | None) -> None:
-    """Serve the practice model under the APIs of OpenAI and Anthropic, for your own scripts.
+    """Serve the practice model under the APIs of OpenAI and Anthropic.
 
-    Stop it with Ctrl-C.
+    For your own scripts: it prints the variables to set, and runs until Ctrl-C.
     """
     with Provider(habit=habit, port=port, record=False) as provider:
         click.echo("export OPENAI_API_KEY=practice ANTHROPIC_API_KEY=practice")

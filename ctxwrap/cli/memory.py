@@ -211,6 +211,9 @@ def _safe(text: str) -> str:
 _WIDEST = 24
 """Width of the id column; a longer id shifts its line to the right."""
 
+_BAR = 10
+"""Characters of a bar of full strength."""
+
 
 @session_command("memory")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, including swap.")
@@ -238,7 +241,7 @@ def _listing(session: str, details: dict[str, Any]) -> Iterator[str]:
     ids = [one_line(item["id"]) for tier in TIERS for item in tiers[tier]]
     width = min(_WIDEST, max(map(len, ["id", *ids])))
     yield f"session {session!r} at the end of round {details['round']}"
-    yield f"  {'id':{width}}  decay  round  touches  {'origin':9}  content"
+    yield f"  {'id':{width}}  {'strength':{_BAR}}  decay  round  touches  {'origin':9}  content"
     for tier in TIERS:
         yield tier
         for item in sorted(tiers[tier], key=lambda item: item["decay"]):
@@ -252,7 +255,9 @@ def _listing(session: str, details: dict[str, Any]) -> Iterator[str]:
 
 
 def _row(item: dict[str, Any], width: int) -> str:
-    numbers = f"{item['decay']:5.2f}  {item['round']:5}  {item['touches']:7g}"
+    filled = round(_BAR * (1 - item["decay"]))
+    bar = "█" * filled + "░" * (_BAR - filled)
+    numbers = f"{bar}  {item['decay']:5.2f}  {item['round']:5}  {item['touches']:7g}"
     mark = "(pinned) " if item["pinned"] else ""
     return f"  {one_line(item['id']):{width}}  {numbers}  {item['origin']:9}  {mark}{one_line(item['content'])}"
 

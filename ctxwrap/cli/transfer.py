@@ -30,11 +30,13 @@ from ctxwrap.export.archive import ArchiveLimits, import_session
 from ctxwrap.export.archive.writer import replace_atomically, report_write_errors
 from ctxwrap.export.copy import copy_sessions
 from ctxwrap.export.evidence import Diff, import_envelope, schema_of
-from ctxwrap.export.evidence.diff import ItemOutcome
+from ctxwrap.export.evidence.diff import MESSAGES, ItemOutcome
 from ctxwrap.export.evidence.document import SCHEMAS
 from ctxwrap.export.evidence.envelope import LARGEST_EVIDENCE, is_envelope
 from ctxwrap.export.evidence.vocabulary import EXPORT_TARGET
 from ctxwrap.export.validation import file_faults
+from ctxwrap.inspect.streams import said_in
+from ctxwrap.session.swap import shortened
 from ctxwrap.stores import encrypts
 
 if TYPE_CHECKING:
@@ -210,7 +212,15 @@ def schema_command(name: str | None, check: str | None) -> None:
     click.echo(one_line(f"{check}: valid"))
 
 
-_SHOWN = (Column("kind"), Column("from", folds=True), Column("tokens", right=True), Column("why", fills=True))
+_SHOWN = (
+    Column("kind"),
+    Column("from", folds=True),
+    Column("tokens", right=True),
+    Column("why", folds=True),
+    Column("text", folds=True, needs=70),
+)
+_TEXT = 120
+"""Characters of a text."""
 _MOVED = (Column("from", folds=True), Column("before"), Column("after", fills=True))
 _CHANGES = (
     Column("turn", right=True),
@@ -231,13 +241,30 @@ def diff_command(handle: "SessionHandle", before: str, after: str, as_json: bool
     if as_json:
         click.echo(json_text(diff.as_json()))
     else:
-        show(*_parts(diff))
+        show(*_parts(diff, _texts(handle, [*diff.entered, *diff.left])))
 
 
-def _parts(diff: Diff) -> "Iterator[RenderableType]":
+def _texts(handle: "SessionHandle", items: Sequence[ItemOutcome]) -> dict[str, str]:
+    """The texts of messages and memory items, by part."""
+    numbers = {each.part: each.part.partition(".")[0] for each in items if each.uri == MESSAGES}
+    wanted = {int(number) for number in numbers.values() if number.isdecimal()}
+    if not wanted and not any(each.part for each in items):
+        return {}
+    records = handle.store.open(handle.key).pick("messages", wanted)
+    said = {part: said_in(records[int(number)]) for part, number in numbers.items() if int(number or 0) in records}
+    memory = handle.memory()
+    remembered = [*(item for tier in memory["memory"].values() for item in tier), *memory["swap"]]
+    return {**{item["id"]: item["content"] for item in remembered}, **said}
+
+
+def _parts(diff: Diff, texts: dict[str, str]) -> "Iterator[RenderableType]":
     yield heading(f"turn {diff.before} to turn {diff.after}")
     for title, shown in (("entered", diff.entered), ("left", diff.left)):
-        yield from _table(title, _SHOWN, [(each.kind, _place(each), each.tokens, each.reason) for each in shown])
+        rows = [
+            (each.kind, _place(each), each.tokens, each.reason, shortened(texts.get(each.part, ""), _TEXT))
+            for each in shown
+        ]
+        yield from _table(title, _SHOWN, rows)
     moved = [(_place(before), _block(before), _block(after)) for before, after in diff.moved]
     yield from _table("moved", _MOVED, moved)
     changes = [(each.turn, each.kind, each.id, each.tier, each.reason) for each in diff.operations]

@@ -106,7 +106,12 @@ def event_parts(event: Record, number: int, limit: int) -> "Parts":
     turn = f"turn {as_name(text_in(control, 'turn'))}" if "turn" in control else ""
     about = _text(event.get("type")), as_time(text_in(control, "time")), turn
     yield heading(", ".join(filter(None, about)), mark=f"#{number}")
-    yield indented(_cut(_rest(event, "type", "run"), limit))
+    kind = text_in(event, "type")
+    if kind in _EVENTS and kind != "done":
+        yield from (part for part in _EVENTS[kind](event) if part != "")
+    else:
+        told = {name: value for name, value in event.items() if name not in ("ctx", "type", "run")}
+        yield facts((name, _cut(_flat(value), limit)) for name, value in told.items())
 
 
 def damage(lines: int) -> str:

@@ -11,8 +11,10 @@ import click
 
 from ctxwrap.cli.output import AGENT, STORE, TENANT, command
 from ctxwrap.errors import SettingsError
+from ctxwrap.session.lookup import key_for
 from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
+from ctxwrap.types import SessionKey
 
 _LOOPBACK = "127.0.0.1"
 
@@ -31,11 +33,16 @@ def ui_command(session: str | None, tenant: str, agent: str, store: str | None, 
     """
     server, address = start_ui(open_store(store), port)
     if session:
-        address += f"#/s/{quote(tenant, '')}/{quote(agent, '')}/{quote(session, '')}"
+        address = address_of(address, key_for(session, tenant, agent))
     click.echo(f"ctxwrap ui: {address}")
     if opens if opens is not None else sys.stdout.isatty():
         webbrowser.open(address)
     server.run()
+
+
+def address_of(page: str, key: SessionKey) -> str:
+    """Return the address of a session on the page."""
+    return f"{page}#/s/{'/'.join(quote(name, '') for name in key)}"
 
 
 def start_ui(store: Store, port: int = 0) -> "tuple[_Server, str]":

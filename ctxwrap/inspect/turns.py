@@ -29,7 +29,7 @@ from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.session import Session
 from ctxwrap.session.swap import shortened
 from ctxwrap.stores.base import Store
-from ctxwrap.stores.log_format import count_in, turn_in
+from ctxwrap.stores.log_format import count_in, number_in, turn_in
 from ctxwrap.types import MissingContext, Record, SessionKey
 
 _SHORT = 200
@@ -37,6 +37,9 @@ _SHORT = 200
 
 _PAGE = 300
 """Events that a page of turns is made of: about a hundred turns."""
+
+REQUESTS = ("start", "repack")
+"""Events of a request that was sent."""
 
 _OPEN_TURN = 8
 """Messages looked for behind those of the last ended turn: a turn in progress may have written some."""
@@ -120,7 +123,8 @@ def turns_before(store: Store, key: SessionKey, before: int | None = None, count
     session.refresh()
     if session.is_empty:
         check_known(store, key)
-    last = session.state.sequence["events"] if before is None else before - 1
+    newest = session.state.sequence["events"]
+    last = newest if before is None else min(before - 1, newest)
     first, runs, events = last + 1, dict[str, list[Record]](), list[Numbered]()
     while not runs and first > 1:
         first, count = max(1, last - count + 1), 2 * count
@@ -130,10 +134,17 @@ def turns_before(store: Store, key: SessionKey, before: int | None = None, count
             del runs[next(iter(runs))]
     begins = next((number for number, record in events if turn_in(record) in runs), first) if runs else 1
     known = [_messages_at(record) for number, record in events if number < begins and first > 1]
-    newest = max((_messages_at(record) for number, record in events if number >= begins), default=0) + _OPEN_TURN
-    said = _said_between(session, max(known, default=0) + 1, newest)
+    noted = max((_messages_at(record) for number, record in events if number >= begins), default=0)
+    said = _said_between(session, max(known, default=0) + 1, noted + _OPEN_TURN)
     turns = (TurnDetails(_info(0, id, said[id], run), tuple(said[id]), tuple(run), 0) for id, run in runs.items())
     return TurnPage(tuple(turns), begins if begins > 1 and first > 1 else 0)
+
+
+def turn_near(store: Store, key: SessionKey, turn: str, event: int) -> TurnDetails:
+    """Return a turn by its id and the number of its first event; reads only the events around it."""
+    page = turns_before(store, key, event + _PAGE // 2)
+    found = next((details for details in page.turns if details.info.id == turn), None)
+    return found or turn_details(store, key, turn)
 
 
 def _said_between(session: Session, first: int, last: int) -> dict[str, list[Record]]:
@@ -240,25 +251,32 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
             raise NotFound(f"session {key.session!r} of tenant {key.tenant!r} has sent no pack yet")
         return view
     details = turn_details(store, key, turn)
+    return replace(pack_in(session, details), missing=_missing(session, details.info.id))
+
+
+def pack_in(session: Session, details: TurnDetails) -> PackView:
+    """Return the pack of a turn, without missing context; reads only what the pack refers to."""
     event: Record = {}
     for each in details.events:
-        event |= each if each.get("type") in ("start", "repack") else {}
+        event |= each if each.get("type") in REQUESTS else {}
     try:
-        view = rebuilt_pack(key, event, _epoch(session, details.info.id), session.packs.lookups(session.state))
+        return rebuilt_pack(session.key, event, epoch_at(session, event), session.packs.lookups(session.state))
     except (LookupError, TypeError, ValueError):
-        raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not recorded") from None
-    return replace(view, missing=_missing(session, details.info.id))
+        what = f"turn {details.info.id!r} of session {session.key.session!r}"
+        raise NotFound(f"{what} sent no pack, or it was not recorded") from None
 
 
-def _epoch(session: Session, turn: str) -> Record | None:
-    """Return the epoch of the requests up to that turn."""
-    epoch = None
-    for event in session.records("events"):
-        if "epoch" in event and event.get("type") in ("start", "repack"):
-            if str(event.get("run")) > turn:
-                break
-            epoch = event["epoch"]
-    return epoch
+def epoch_at(session: Session, request: Record) -> Record | None:
+    """Return the epoch of a request: that of the last one that began an epoch, up to itself."""
+    last, run = number_in(request) or 0, str(request.get("run"))
+    while last > 0:
+        first = max(1, last - _PAGE + 1)
+        for event in reversed(session.log.between("events", first, last)):
+            if "epoch" in event and event.get("type") in REQUESTS and str(event.get("run")) <= run:
+                epoch: Record = event["epoch"]
+                return epoch
+        last = first - 1
+    return None
 
 
 def _missing(session: Session, turn: str) -> tuple[MissingContext, ...]:

@@ -66,7 +66,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
 VIEWS: dict[str, View] = {
     "sessions": lambda store, query: views.sessions_view(store, query.get("search", ""), _number(query, "offset") or 0),
     "turns": lambda store, query: views.turns_view(store, _key(query), _number(query, "before")),
-    "turn": lambda store, query: views.turn_view(store, _key(query), query.get("turn", "")),
+    "turn": lambda store, query: views.turn_view(store, _key(query), query.get("turn", ""), _number(query, "event")),
     "memory": lambda store, query: views.memory_view(store, _key(query), _number(query, "round")),
     "curves": lambda store, query: views.curves_view(store, _key(query)),
     "compare": lambda store, query: views.compare_view(

@@ -14,13 +14,12 @@ from ctxwrap.inspect import (
     cost_of,
     curves_of,
     details_of,
-    memory_at,
-    pack_of,
     turn_details,
     turns_before,
 )
 from ctxwrap.inspect.cost import usage_in
 from ctxwrap.inspect.streams import control_in, text_in
+from ctxwrap.inspect.turns import REQUESTS, epoch_at, pack_in, turn_near
 from ctxwrap.memory.memory import rules_from_json
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.service.handle import SessionHandle
@@ -40,8 +39,6 @@ _POINTS = 120
 
 _PREFIX = ("tools", "protocol", "system", "pinned", "memory")
 """The parts of a request before its messages, in the order of `prefix.head`."""
-
-_REQUESTS = ("start", "repack")
 
 
 def sessions_view(store: Store, search: str = "", offset: int = 0) -> dict[str, Any]:
@@ -74,6 +71,7 @@ def _row(turn: TurnDetails, request: Record) -> dict[str, Any]:
     numbers = [number for record in turn.messages if (number := count_in(control_in(record), "seq"))]
     return {
         **turn.info.as_json(),
+        "event": count_in(control_in(turn.events[0]), "seq") if turn.events else None,
         "numbers": [min(numbers), max(numbers)] if numbers else None,
         "seconds": _seconds(turn.info.started_at, text_in(control_in(done), "time")),
         "cached": usage.cached,
@@ -88,7 +86,7 @@ def _row(turn: TurnDetails, request: Record) -> dict[str, Any]:
 
 def _request_in(events: Sequence[Record]) -> Record:
     """The last request of a turn."""
-    return next((event for event in reversed(events) if event.get("type") in _REQUESTS), {})
+    return next((event for event in reversed(events) if event.get("type") in REQUESTS), {})
 
 
 def _first_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -111,14 +109,17 @@ def _seconds(start: str, end: str) -> float | None:
         return None
 
 
-def turn_view(store: Store, key: SessionKey, turn: str) -> dict[str, Any]:
-    """One turn: what was said, what was sent and left out, and what the reply changed."""
-    details = turn_details(store, key, turn)
+def turn_view(store: Store, key: SessionKey, turn: str, event: int | None = None) -> dict[str, Any]:
+    """One turn: what was said, what was sent and left out, and what the reply changed; `event` is its first one."""
+    details = turn_details(store, key, turn) if event is None else turn_near(store, key, turn, event)
+    session = Session(key, store.open(key))
+    session.refresh()
+    request = _request_in(details.events)
     return {
-        **_row(details, _request_in(details.events)),
+        **_row(details, request),
         "messages": [_message(record) for record in details.messages],
-        "pack": _pack(store, key, details.info.id),
-        "changes": _changes(store, key, details),
+        "pack": _pack(session, details),
+        "changes": [_change(each, _shown_before(session, request)) for each in _operations(details)],
         "snapshots": [_snapshot(event) for event in details.events if event.get("type") == "snapshot"],
     }
 
@@ -133,9 +134,9 @@ def _message(record: Record) -> dict[str, Any]:
     }
 
 
-def _pack(store: Store, key: SessionKey, turn: str) -> dict[str, Any] | None:
+def _pack(session: Session, details: TurnDetails) -> dict[str, Any] | None:
     try:
-        return pack_as_json(pack_of(store, key, turn))
+        return pack_as_json(pack_in(session, details))
     except NotFound:
         return None
 
@@ -156,23 +157,30 @@ def pack_as_json(view: PackView) -> dict[str, Any]:
     }
 
 
-def _changes(store: Store, key: SessionKey, details: TurnDetails) -> list[dict[str, Any]]:
-    """The memory operations of a turn, each with the fields that changed."""
-    operations = [each for event in details.events for each in event.get("operations") or () if isinstance(each, dict)]
-    if not operations:
-        return []
-    tiers = memory_at(store, key, max(0, details.info.round - 1))["memory"] if details.info.round > 1 else {}
-    before = {item["id"]: {**item, "tier": tier} for tier, items in tiers.items() for item in items}
-    return [_change(operation, before.get(operation.get("id"), {})) for operation in operations]
+def _operations(details: TurnDetails) -> list[Record]:
+    return [each for event in details.events for each in event.get("operations") or () if isinstance(each, dict)]
 
 
-def _change(operation: Record, before: Mapping[str, Any]) -> dict[str, Any]:
-    after = operation.get("item") or {}
-    names = ("content", "tier", "type", "tags", "decay")
+def _shown_before(session: Session, request: Record) -> dict[str, Record]:
+    """The memory items that a request showed, by id: those of its epoch, and the changes since."""
+    state = (request.get("sent") or {}).get("state") or {}
+    tiers = [epoch_at(session, request) or {}, state.get("memory") or {}]
+    return {
+        item["id"]: {**item, "tier": tier}
+        for each in tiers
+        for tier, items in each.items()
+        for item in items
+        if isinstance(item, dict) and "id" in item
+    }
+
+
+def _change(operation: Record, shown: Mapping[str, Record]) -> dict[str, Any]:
+    """An operation with the fields that it changed, as far as the request showed them."""
+    before, after = shown.get(str(operation.get("id")), {}), operation.get("item") or {}
     fields = [
-        {"name": name, "before": before.get(name), "after": after.get(name)}
-        for name in names
-        if after and before.get(name) != after.get(name)
+        {"name": name, "before": before[name], "after": after.get(name)}
+        for name in ("content", "tier", "type", "tags", "decay")
+        if after and name in before and before[name] != after.get(name)
     ]
     return {
         "kind": operation.get("kind"),

@@ -69,7 +69,7 @@ async function turns(key) {
 }
 
 function turnRow(key, turn) {
-  return h("a", { class: "turn", href: path(key, "turn", turn.id) },
+  return h("a", { class: "turn", href: path(key, "turn", turn.id, turn.event) },
     h("span", { class: "round" }, `#${turn.round}`),
     h("span", { class: "said" }, h("b", {}, turn.said || "(nothing new)"), h("span", {}, turn.answer || `(${turn.status})`)),
     h("span", { class: "facts" }, badge(turn.mode, turn.mode), turn.status === "ok" ? null : badge(turn.status, "warn"),
@@ -89,8 +89,8 @@ function costTable(cost) {
     }));
 }
 
-async function turn(key, [id]) {
-  const found = await get("turn", { ...key, turn: id });
+async function turn(key, [id, event]) {
+  const found = await get("turn", { ...key, turn: id, event });
   return {
     element: h("section", {}, h("h1", {}, `Round ${found.round}`),
       h("p", { class: "facts" }, badge(found.mode, found.mode), badge(found.status, found.status === "ok" ? "" : "warn"), ` ${found.model} · ${time(found.started_at)} · `,
@@ -211,7 +211,7 @@ async function messageTurn(key, [wanted]) {
     const page = await get("turns", { ...key, before });
     const found = page.turns.find(({ numbers }) => numbers && numbers[0] <= Number(wanted) && Number(wanted) <= numbers[1]);
     if (found) {
-      location.replace(path(key, "turn", found.id));
+      location.replace(path(key, "turn", found.id, found.event));
       return { element: empty("…") };
     }
     before = page.before;
@@ -230,7 +230,7 @@ async function cache(key) {
     h("p", {}, "Providers cache the beginning of a request that is the same as before. This is the share of each request that was."),
     known.length ? h("figure", {}, chart) : empty("No turn has sent a pack yet."),
     table("Requests, newest first", ["Round", "Same prefix", "First difference", "Tokens in", "Cached by the provider"], known.slice().reverse().map((each) => row([
-      h("a", { href: path(key, "turn", each.id) }, each.round), percent(each.stable), each.changed || "–", number(each.tokens_in), number(each.cached)])))) };
+      h("a", { href: path(key, "turn", each.id, each.event) }, each.round), percent(each.stable), each.changed || "–", number(each.tokens_in), number(each.cached)])))) };
 }
 
 async function compare(key, [before, after]) {
