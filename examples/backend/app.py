@@ -176,6 +176,32 @@ def history(
     return {"user": user, "messages": messages, "before": found.next_before}
 
 
+@app.get("/memory")
+def memory(user: User, here: Here, response: Response) -> dict[str, Any]:
+    """What the model remembers about the user: the items of all tiers."""
+    response.headers["Cache-Control"] = "no-store"
+    try:
+        tiers = here.session(session_of(user)).memory()["memory"]
+    except ctxwrap.NotFound:
+        return {"items": []}
+    return {"items": [{"id": each["id"], "text": each["content"]} for tier in tiers.values() for each in tier]}
+
+
+class Forget(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(max_length=200)
+
+
+@app.post("/forget", status_code=204)
+def forget(given: Forget, user: User, here: Here) -> None:
+    """Delete an item from memory permanently: from requests, files and the log."""
+    try:
+        here.session(session_of(user)).forget(item=given.id)
+    except ctxwrap.NotFound:
+        raise HTTPException(404, "That is not remembered any more.") from None
+
+
 @app.get("/health")
 async def health() -> dict[str, str]:
     return {"status": "alive"}

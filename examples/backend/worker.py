@@ -52,11 +52,15 @@ class UnderWay:
 class Worker:
     settings: Settings
     signing: Signing
+    store: Store
     client: AsyncOpenAI
     memories: ctxwrap.Memories
     readiness: Readiness
     checks: Checks = field(default_factory=Checks)
     under_way: UnderWay = field(default_factory=UnderWay)
+
+    def session(self, name: str) -> ctxwrap.SessionHandle:
+        return ctxwrap.open_session(name, store=self.store)
 
 
 @asynccontextmanager
@@ -70,6 +74,7 @@ async def running(settings: Settings) -> AsyncIterator[Worker]:
         worker = Worker(
             settings=settings,
             signing=Signing(settings),
+            store=store,
             client=_client(settings, store, stack),
             memories=ctxwrap.Memories(store),
             readiness=Readiness(store),

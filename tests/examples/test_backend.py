@@ -290,6 +290,17 @@ def test_history_is_paged_and_private_to_its_user(practice: Backend) -> None:
     assert "fruit" not in Person(practice, "bob").http.get("/history").text
 
 
+def test_user_sees_and_deletes_what_is_remembered(practice: Backend) -> None:
+    ada, bob = Person(practice, "ada"), Person(practice, "bob")
+    ada.says("My favourite colour is vermilion.")
+    (item,) = [each for each in ada.http.get("/memory").json()["items"] if "vermilion" in each["text"]]
+    assert "vermilion" not in bob.http.get("/memory").text
+    assert bob.http.post("/forget", json={"id": item["id"]}).status_code == 404
+    assert ada.http.post("/forget", json={"id": item["id"]}).status_code == 204
+    assert "vermilion" not in ada.http.get("/memory").text
+    assert ada.http.post("/forget", json={"id": item["id"]}).status_code == 404
+
+
 def test_content_security_policy_allows_only_the_pages_own_script(practice: Backend) -> None:
     page = httpx.get(practice.url, trust_env=False)
     assert "innerHTML" not in page.text
