@@ -1,12 +1,15 @@
 """Settings: defaults, overrides, and errors that name the valid choices."""
 
-from typing import Any
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, get_type_hints
 
 import pytest
 from openai import OpenAI
 
 import ctxwrap
 from ctxwrap.retrieval.wordllama import is_installed
+from ctxwrap.session.scope import Scope, ScopeNames
 from ctxwrap.settings import settings_from
 
 
@@ -26,6 +29,9 @@ from ctxwrap.settings import settings_from
         ({"snapshot": "part"}, "known are delta, full"),
         ({"strict": "yes"}, "True or False"),
         ({"embeddings": 1}, "embeddings must be True or False"),
+        ({"evidence": "logs"}, "did you mean 'log'"),
+        ({"clock": datetime(2026, 1, 1)}, "clock must have a time zone"),
+        ({"clock": "2026-01-01"}, "clock must be a datetime, or a function that returns one"),
     ],
 )
 def test_a_wrong_setting_is_named(wrong: dict[str, Any], message: str) -> None:
@@ -48,7 +54,7 @@ def test_the_environment_sets_the_processes_default(monkeypatch: pytest.MonkeyPa
     assert settings_from().context_mode == "readonly"
     assert settings_from(ctxwrap.Settings()).context_mode == "enabled"
     monkeypatch.setenv("CTXWRAP_MODE", "onn")
-    with pytest.raises(ctxwrap.SettingsError, match="unknown context_mode 'onn'"):
+    with pytest.raises(ctxwrap.SettingsError, match=r"unknown context_mode 'onn'.*CTXWRAP_MODE"):
         settings_from()
 
 
@@ -68,3 +74,44 @@ def test_embeddings_without_their_extra_are_refused_before_anything_is_wrapped()
 def test_what_is_no_client_is_refused(thing: object) -> None:
     with pytest.raises(ctxwrap.UnsupportedClient, match="pass an OpenAI or Anthropic client"):
         ctxwrap.wrap(thing, store="memory:")
+
+
+def test_keywords_of_wrap_are_the_settings_and_have_their_types() -> None:
+    keywords, settings = get_type_hints(ctxwrap.SettingsDict), get_type_hints(ctxwrap.Settings)
+    assert keywords == settings | {"contextMode": settings["context_mode"]}
+
+
+def test_keywords_of_using_and_bind_are_the_names_of_a_scope() -> None:
+    keywords = get_type_hints(ScopeNames)
+    apart = {"is_apart", "offers"}
+    assert {name: kind | None for name, kind in keywords.items() if name != "contextMode"} == {
+        name: kind for name, kind in get_type_hints(Scope).items() if name not in apart
+    }
+    assert keywords["contextMode"] == keywords["context_mode"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ({"sesion": "s"}, "session"),
+        ({"tennant": "t"}, "tenant"),
+        ({"sttore": "memory:"}, "store"),
+        ({"contextmode": "shadow"}, "context_mode"),
+        ({"durabilty": "turn"}, "durability"),
+    ],
+)
+def test_a_misspelt_argument_of_wrap_gets_a_suggestion(wrong: dict[str, Any], meant: str) -> None:
+    for client in (OpenAI(api_key="x"), ctxwrap.wrap(OpenAI(api_key="x"), store="memory:")):
+        with pytest.raises(ctxwrap.SettingsError, match=rf"unknown argument of wrap\(\).*did you mean '{meant}'"):
+            ctxwrap.wrap(client, **wrong)
+
+
+@pytest.mark.parametrize("name", [setting.name for setting in fields(ctxwrap.Settings)])
+def test_settings_refuse_what_no_setting_takes(name: str) -> None:
+    with pytest.raises(ctxwrap.SettingsError, match=name):
+        settings_from(**{name: object()})
+
+
+def test_settings_that_are_no_settings_are_refused() -> None:
+    with pytest.raises(ctxwrap.SettingsError, match=r"settings must be Settings\(...\)"):
+        ctxwrap.wrap(OpenAI(api_key="x"), settings={"strict": True}, store="memory:")  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 from functools import cache, partial, wraps
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -37,8 +38,7 @@ def load_litellm() -> Any:
     if "litellm" not in sys.modules:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
-        import litellm
-
+        litellm: Any = import_module("litellm")  # an import statement would have type checkers read all of it
         litellm.suppress_debug_info = True
         litellm.disable_hf_tokenizer_download = True
     return sys.modules["litellm"]
