@@ -391,6 +391,8 @@ class Settings:
         _check_flag("cache_key", self.cache_key, None)
         if self.embeddings and find_spec("wordllama") is None:
             raise SettingsError("embeddings need an extra: pip install 'ctxwrap[embeddings]'")
+        if self.working_set and not hasattr(os, "O_NOFOLLOW"):
+            raise SettingsError("working_set needs Linux or macOS: this platform cannot refuse to follow links")
         for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)

@@ -67,7 +67,8 @@ def _files(root: str) -> Store:
         from ctxwrap.stores.files.store import FileStore
     except ImportError as error:
         raise SettingsError(
-            f"the store for files needs flock, which this platform lacks ({error}); use memory:"
+            f"sessions in a directory need Linux or macOS ({error}): use store='postgresql://host/database', or "
+            "store='memory:' for sessions that end with the process"
         ) from error
     return FileStore(Path(root).expanduser().absolute())
 
