@@ -396,6 +396,8 @@ class Settings:
         for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
+        if self.busy_timeout < 0:
+            raise SettingsError(f"busy_timeout must be from 0 up, not {self.busy_timeout!r}")
         if not isinstance(self.shares, Shares):
             raise SettingsError(f"shares must be Shares(...), not {self.shares!r}")
         if not isinstance(self.windows, Mapping):

@@ -2,8 +2,11 @@
 
 from dataclasses import fields
 from datetime import datetime
+from pathlib import Path
 from typing import Any, get_type_hints
+from uuid import UUID
 
+import openai
 import pytest
 from openai import OpenAI
 
@@ -11,6 +14,7 @@ import ctxwrap
 from ctxwrap.retrieval.wordllama import is_installed
 from ctxwrap.session.scope import Scope, ScopeNames
 from ctxwrap.settings import settings_from
+from ctxwrap.stores.memory import MemoryStore
 
 
 @pytest.mark.parametrize(
@@ -18,6 +22,8 @@ from ctxwrap.settings import settings_from
     [
         ({"context_mod": "disabled"}, "unknown setting 'context_mod': did you mean 'context_mode'"),
         ({"context_mode": "of"}, "known are disabled, enabled, readonly, shadow"),
+        ({"context_mode": "READONLY"}, "did you mean 'readonly'"),
+        ({"busy_timeout": -1}, "busy_timeout must be from 0 up"),
         ({"context_mode": None}, "unknown context_mode None"),
         ({"history": "all"}, "known are caller, log"),
         ({"history_tokens": -1}, "whole number from 0 up"),
@@ -70,9 +76,19 @@ def test_embeddings_without_their_extra_are_refused_before_anything_is_wrapped()
             use(embeddings=True)
 
 
-@pytest.mark.parametrize("thing", [object(), "client", None, print])
-def test_what_is_no_client_is_refused(thing: object) -> None:
-    with pytest.raises(ctxwrap.UnsupportedClient, match="pass an OpenAI or Anthropic client"):
+@pytest.mark.parametrize(
+    ("thing", "described"),
+    [
+        (None, "an object of type builtins.NoneType"),
+        ("sk-secret", "an object of type builtins.str"),
+        (OpenAI, "the class openai.OpenAI, which is no client yet"),
+        (openai, "the module openai"),
+        (print, "the function print"),
+        (OpenAI(api_key="x").chat, "an object of type openai.resources.chat.chat.Chat"),
+    ],
+)
+def test_what_is_no_client_is_refused(thing: object, described: str) -> None:
+    with pytest.raises(ctxwrap.UnsupportedClient, match=f"cannot wrap {described}: pass an OpenAI or Anthropic client"):
         ctxwrap.wrap(thing, store="memory:")
 
 
@@ -110,6 +126,32 @@ def test_a_misspelt_argument_of_wrap_gets_a_suggestion(wrong: dict[str, Any], me
 def test_settings_refuse_what_no_setting_takes(name: str) -> None:
     with pytest.raises(ctxwrap.SettingsError, match=name):
         settings_from(**{name: object()})
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ("redis://user:secret@host/0", "no store at redis://…: use a directory"),
+        ("postgresql:user:secret", "no store at postgresql:…: use a directory"),
+        ("file:/sessions", "no store at file:…: use a directory"),
+        (":memory:", "no store at ':memory:': use a directory.*or memory:"),
+        ({"url": "secret"}, r"what open_store\(...\) returns, not an object of type dict"),
+        (MemoryStore, r"what open_store\(...\) returns, not MemoryStore"),
+        (Path(__file__), "it is a file; use a directory"),
+    ],
+)
+def test_what_is_no_store_is_refused_without_its_password(store: Any, message: str) -> None:
+    with pytest.raises(ctxwrap.SettingsError, match=message) as refused:
+        ctxwrap.wrap(OpenAI(api_key="x"), store=store)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("session", [42, UUID(int=42), None, ""])
+def test_a_session_that_is_no_text_is_refused(session: Any) -> None:
+    client = ctxwrap.wrap(OpenAI(api_key="x"), store="memory:")
+    hint = r": pass str\(session\)" if session else ""
+    with pytest.raises(ctxwrap.InvalidId, match=f"a session id must be a text of at least one character, not .*{hint}"):
+        ctxwrap.bind(client, session=session)
 
 
 def test_settings_that_are_no_settings_are_refused() -> None:

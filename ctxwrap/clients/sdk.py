@@ -115,7 +115,7 @@ def pop_keywords(keywords: dict[str, Any]) -> dict[str, str]:
         if header == MODE_HEADER:
             check_mode(value)
         elif not isinstance(value, str):
-            raise SettingsError(f"session must be a string, not {value!r}")
+            raise SettingsError(f"session must be a string, not {value!r}: pass str(session)")
         headers[header] = value
     return headers
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any, TypeVar, Unpack, cast
 
 from ctxwrap.errors import UnsupportedClient, unknown_name
@@ -85,9 +86,20 @@ def _wrapped(client: T, binding: ClientBinding) -> T:
     if litellm.is_litellm(client):
         return cast(T, litellm.wrap_litellm(client, binding))
     raise UnsupportedClient(
-        f"cannot wrap {type(client).__module__}.{type(client).__qualname__}: pass an OpenAI or Anthropic client "
-        "(sync or async), the litellm module, one of its completion functions, or a litellm Router"
+        f"cannot wrap {_description(client)}: pass an OpenAI or Anthropic client (sync or async), the litellm module, "
+        "one of its completion functions, or a litellm Router"
     )
+
+
+def _description(thing: object) -> str:
+    """What somebody passed instead of a client, without its value, which may be a key."""
+    if isinstance(thing, type):
+        return f"the class {thing.__module__}.{thing.__qualname__}, which is no client yet"
+    if isinstance(thing, ModuleType):
+        return f"the module {thing.__name__}"
+    if callable(thing) and hasattr(thing, "__qualname__"):
+        return f"the function {thing.__qualname__}"
+    return f"an object of type {type(thing).__module__}.{type(thing).__qualname__}"
 
 
 def completion(*args: Any, **kwargs: Any) -> Any:
