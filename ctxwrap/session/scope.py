@@ -58,12 +58,8 @@ def names_from(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
     names = {("context_mode" if name == "contextMode" else name): value for name, value in given.items()}
     for name, value in names.items():
         if name not in _NAMES:
-            error = unknown_name(f"argument of {function}()", name, _NAMES)
-            raise (
-                SettingsError(f"{error}; settings are arguments of wrap()")
-                if name in SettingsDict.__annotations__
-                else error
-            )
+            hint = "; settings are arguments of wrap()" if name in SettingsDict.__annotations__ else ""
+            raise SettingsError(f"{unknown_name(f'argument of {function}()', name, _NAMES)}{hint}")
         if name == "context_mode":
             check_mode(value)
         else:

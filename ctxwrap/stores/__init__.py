@@ -79,7 +79,7 @@ def _files(root: str) -> Store:
             "store='memory:' for sessions that end with the process"
         ) from error
     directory = Path(root).expanduser().absolute()
-    if directory.is_file():
+    if os.path.isfile(directory):  # False for one that may not be looked at
         raise SettingsError(f"no store at {directory}: it is a file; use a directory, which need not exist yet")
     return FileStore(directory)
 
