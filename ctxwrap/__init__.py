@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ctxwrap.clients.sdk_call import resources_for as resources_for
     from ctxwrap.clients.sdk_call import turn_of as turn_of
     from ctxwrap.clients.wrap import acompletion as acompletion
+    from ctxwrap.clients.wrap import bind as bind
     from ctxwrap.clients.wrap import completion as completion
     from ctxwrap.clients.wrap import wrap as wrap
     from ctxwrap.errors import Conflict as Conflict
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Quotas as Quotas
     from ctxwrap.settings import Settings as Settings
+    from ctxwrap.settings import SettingsDict as SettingsDict
     from ctxwrap.settings import Shares as Shares
     from ctxwrap.stores import open_store as open_store
     from ctxwrap.turn.document_updates import flush as flush
@@ -85,6 +87,7 @@ _HOMES = {
     "SessionBusy": "errors",
     "SessionHandle": "service.handle",
     "Settings": "settings",
+    "SettingsDict": "settings",
     "SettingsError": "errors",
     "Shares": "settings",
     "StoreCorrupt": "errors",
@@ -95,6 +98,7 @@ _HOMES = {
     "UnsupportedClient": "errors",
     "WritesLost": "errors",
     "acompletion": "clients.wrap",
+    "bind": "clients.wrap",
     "carry": "session.scope",
     "collect_garbage": "session.gc",
     "completion": "clients.wrap",

@@ -118,6 +118,6 @@ class NoSessionWarning(UserWarning):
 def unknown_name(kind: str, given: object, known: Iterable[str]) -> SettingsError:
     """The error for a name that is not one of `known`; it suggests the most similar one."""
     names = sorted(known)
-    close = get_close_matches(str(given), names, n=1)
+    close = get_close_matches(str(given), names, n=1) or get_close_matches(str(given).lower(), names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return SettingsError(f"unknown {kind} {given!r}: {hint}known are {', '.join(names)}")

@@ -1,11 +1,12 @@
 """The settings of ctxwrap, with their defaults."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime
 from importlib.util import find_spec
 from math import inf, isnan
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, get_args, runtime_checkable
 
 from ctxwrap.errors import QuotaExceeded, SettingsError, unknown_name
 from ctxwrap.kinds import check_rules, default_share
@@ -99,6 +100,13 @@ def _check_number(name: str, value: object, *, may_be_infinite: bool = False) ->
 def _check_path(name: str, value: object, what: str) -> None:
     if value is not None and not (isinstance(value, str) and value):
         raise SettingsError(f"{name} must be the path of {what}, not {value!r}")
+
+
+def _check_clock(value: object) -> None:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise SettingsError(f"clock must have a time zone, such as datetime(..., tzinfo=UTC), not {value!r}")
+    if not (value is None or isinstance(value, datetime) or callable(value)):
+        raise SettingsError(f"clock must be a datetime, or a function that returns one, not {value!r}")
 
 
 def _check_quotas(value: object) -> None:
@@ -358,6 +366,13 @@ class Settings:
     redaction: Redaction | None = None
     """A `Redaction(...)`: what is replaced in all texts before they are used or sent; None means nothing."""
 
+    clock: Callable[[], datetime] | datetime | None = None
+    """The time of calls, for recorded tests: a datetime with a time zone, or a function that returns one.
+
+    Times and ids of turns then come from it, so that two runs of the same calls send the same requests. None means the
+    system's clock.
+    """
+
     def __post_init__(self) -> None:
         for name in _CHOICES:
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
@@ -376,9 +391,13 @@ class Settings:
         _check_flag("cache_key", self.cache_key, None)
         if self.embeddings and find_spec("wordllama") is None:
             raise SettingsError("embeddings need an extra: pip install 'ctxwrap[embeddings]'")
+        if self.working_set and not hasattr(os, "O_NOFOLLOW"):
+            raise SettingsError("working_set needs Linux or macOS: this platform cannot refuse to follow links")
         for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
+        if self.busy_timeout < 0:
+            raise SettingsError(f"busy_timeout must be from 0 up, not {self.busy_timeout!r}")
         if not isinstance(self.shares, Shares):
             raise SettingsError(f"shares must be Shares(...), not {self.shares!r}")
         if not isinstance(self.windows, Mapping):
@@ -391,10 +410,51 @@ class Settings:
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
         check_rules(self.visibility)
         _check_quotas(self.quotas)
+        _check_clock(self.clock)
         if self.redaction is not None and not isinstance(self.redaction, Redaction):
             raise SettingsError(f"redaction must be Redaction(...), not {self.redaction!r}")
         if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):
             raise SettingsError(f"summariser must be Summariser(client, model=...), not {self.summariser!r}")
+
+
+class SettingsDict(TypedDict, total=False):
+    """The settings as keywords, for `wrap(client, **settings)`; their meaning is in `Settings`."""
+
+    context_mode: Mode
+    contextMode: Mode  # another spelling of context_mode
+    record: bool
+    strict: bool
+    history: Literal["log", "caller"]
+    budget: int
+    shares: Shares
+    windows: Mapping[str, int]
+    budget_messages: int
+    history_tokens: int
+    retrieval: bool
+    embeddings: bool
+    cache_marks: bool
+    cache_key: bool | None
+    snapshot_reserve: int
+    snapshot: Literal["delta", "full"]
+    foreign_core: bool
+    max_reasks: int
+    on_missing: Literal["rules", "keep", "reask"]
+    evolution: Literal["decay", "off"]
+    memory: MemoryRules
+    working_set: str | None
+    working_set_updates: bool | Literal["all"]
+    durability: Literal["os", "turn", "always"]
+    derive: Literal["behind", "inline"]
+    on_busy: Literal["wait", "reject", "interleave"]
+    busy_timeout: float
+    summariser: SummaryWriter | None
+    context_document: bool
+    prompts_dir: str | None
+    visibility: VisibilityRules
+    evidence: Literal["project", "log"] | bool
+    quotas: Quotas | None
+    redaction: Redaction | None
+    clock: Callable[[], datetime] | datetime | None
 
 
 _CHOICES = ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "derive", "on_busy")
@@ -409,6 +469,13 @@ def check_mode(value: object) -> Mode:
     raise unknown_name("context_mode", value, MODES)
 
 
+def _mode_of_the_process() -> Mode:
+    try:
+        return check_mode(os.environ.get("CTXWRAP_MODE", "enabled"))
+    except SettingsError as error:
+        raise SettingsError(f"{error} (the environment variable CTXWRAP_MODE)") from None
+
+
 def settings_from(base: Settings | None = None, /, **overrides: Any) -> Settings:
     """`base`, or the process's defaults, with `overrides`; `contextMode` is another spelling of `context_mode`."""
     if "contextMode" in overrides:
@@ -417,5 +484,7 @@ def settings_from(base: Settings | None = None, /, **overrides: Any) -> Settings
         if name not in _HINTS:
             raise unknown_name("setting", name, _HINTS)
     if base is None:
-        base = Settings(context_mode=check_mode(os.environ.get("CTXWRAP_MODE", "enabled")))
+        base = Settings(context_mode=_mode_of_the_process())
+    elif not isinstance(base, Settings):
+        raise SettingsError(f"settings must be Settings(...), not {base!r}: single settings are keywords")
     return replace(base, **overrides) if overrides else base

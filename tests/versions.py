@@ -2,8 +2,9 @@
 
     python tests/versions.py [--keep DIRECTORY] [openai==1.109.1 ...]
 
-litellm holds openai below 3, so the versions cannot all be installed together; the suite runs on what can. Prints
-one row for each version, as the README shows them. Needs a package index; takes a minute or two for each version.
+The newest litellm holds openai below 3, so the versions cannot all be installed together; the suite runs on what can.
+The last row installs ctxwrap as docs/operations.md says for openai 3. Prints one row for each version, as
+docs/reference.md shows them. Needs a package index; takes a minute or two for each version.
 """
 
 import argparse
@@ -26,44 +27,50 @@ VERSIONS = (
     "anthropic==0.120.0",
     "anthropic==1.0.0",
     "anthropic>=2,<3",
+    "ctxwrap[openai] openai>=3,<4 litellm==1.83.0",
 )
+"""Requirements that are installed together, separated by spaces."""
 
 TESTS = {
     "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py", "tests/clients/test_azure.py"),
     "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
+    "litellm": ("tests/clients/test_litellm_surfaces.py",),
 }
 
-NEEDED = ("click", "platformdirs", "pytest", "pytest-xdist", "hypothesis")
-"""What the tests need besides the SDK; ctxwrap itself is on the path, without litellm."""
+NEEDED = ("click", "platformdirs", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+"""What the tests need besides the SDK; ctxwrap itself is on the path, without litellm unless a row names it."""
 
 
 def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
-def environment(directory: Path, requirement: str) -> Path:
+def environment(directory: Path, requirements: list[str]) -> Path:
     """A virtual environment with the SDK; its Python."""
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)
-    done = run(python, "-m", "pip", "install", "-q", *NEEDED, requirement)
-    if done.returncode:
-        raise SystemExit(f"could not install {requirement}:\n{done.stderr}")
+    here = [re.sub(r"^ctxwrap\b", str(ROOT), requirement) for requirement in requirements]
+    for command in (("install", "-q", *NEEDED, *here), ("check",)):
+        done = run(python, "-m", "pip", *command)
+        if done.returncode:
+            raise SystemExit(f"could not install {' '.join(requirements)}:\n{done.stdout}{done.stderr}")
     return python
 
 
 def row(requirement: str, directory: Path) -> tuple[str, bool]:
-    sdk = re.split("[=<>]", requirement)[0]
-    python = environment(directory / re.sub("[^a-z0-9.]+", "-", requirement), requirement)
-    code = f"import importlib.metadata as m; print(m.version({sdk!r}))"
-    version = run(python, "-c", code).stdout.strip()
-    code = f"import {sdk}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
+    python = environment(directory / re.sub("[^a-z0-9.]+", "-", requirement), requirement.split())
+    sdks = [sdk for each in requirement.split() if (sdk := re.split(r"[\[=<>]", each)[0]) in TESTS]
+    code = f"import importlib.metadata as m; print(' with '.join(f'{{sdk}} {{m.version(sdk)}}' for sdk in {sdks}))"
+    versions = run(python, "-c", code).stdout.strip()
+    code = f"import {sdks[0]}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
     http = run(python, "-c", code).stdout.strip()
-    tests = run(python, "-m", "pytest", "-n2", *TESTS[sdk], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    files = [file for sdk in sdks for file in TESTS[sdk]]
+    tests = run(python, "-m", "pytest", "-n2", *files, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     summary = tests.stdout.strip().splitlines()[-1] if tests.stdout.strip() else tests.stderr.strip()
     if tests.returncode:
         print(tests.stdout, tests.stderr, file=sys.stderr)
-    return f"| {sdk} {version} | {http} | {summary.strip('= ')} |", tests.returncode == 0
+    return f"| {versions} | {http} | {summary.strip('= ')} |", tests.returncode == 0
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 from functools import cache, partial, wraps
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,7 @@ from ctxwrap.clients.sdk import names_in, pop_keywords
 from ctxwrap.clients.sdk_call import remember, to_jsonable, with_cache_key, with_new_idempotency_key
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.session.queue import Caller, this_caller
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
@@ -37,8 +39,7 @@ def load_litellm() -> Any:
     if "litellm" not in sys.modules:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
-        import litellm
-
+        litellm: Any = import_module("litellm")  # an import statement would have type checkers read all of it
         litellm.suppress_debug_info = True
         litellm.disable_hf_tokenizer_download = True
     return sys.modules["litellm"]
@@ -61,7 +62,7 @@ def wrap_litellm(client: Any, binding: ClientBinding) -> Any:
         return _wrapped_function(function, _function_name(client), binding)
     cls: Any = type(client)
     router: Any = object.__new__(cls if hasattr(client, "_ctxwrap") else _router_class(cls))
-    router.__dict__ = client.__dict__
+    object.__setattr__(router, "__dict__", client.__dict__)
     object.__setattr__(router, "_ctxwrap", binding)
     return router
 
@@ -91,6 +92,15 @@ class LitellmModule(ModuleType):
         return dir(vars(self)["_module"])
 
 
+class _Unannounced:
+    """Keeps a subclass from `__init_subclass__` of its other base: newer Routers move the subclass's members there."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        pass
+
+
 @cache
 def _router_class(cls: type) -> type:
     """A Router class for a copy that shares state. Functions are wrapped on lookup: some are instance attributes."""
@@ -102,7 +112,7 @@ def _router_class(cls: type) -> type:
         return _wrapped_function(value, name, object.__getattribute__(self, "_ctxwrap"))
 
     members = {"__slots__": ("_ctxwrap",), "__getattribute__": lookup, "__module__": cls.__module__}
-    return type(cls.__name__, (cls,), members)
+    return type(cls.__name__, (_Unannounced, cls), members)
 
 
 def _wrapped_function(function: Callable[..., Any], name: str, binding: ClientBinding) -> Callable[..., Any]:
@@ -288,6 +298,8 @@ class _ChunkQueue:
     def __init__(self, call: Any) -> None:
         self.call = call
         self.ready: deque[Any] = deque()
+        self.reader: Caller | None = None
+        """Who waits for litellm's next chunk."""
         self._end: Exception | None = None
         self._samples: dict[Any, Any] = {}
 
@@ -340,7 +352,9 @@ def _rewritten_stream_class(cls: Any) -> type:
             while not queue.ready:
                 queue.raise_end()
                 try:
+                    queue.reader = this_caller()
                     chunk = super().__next__()
+                    queue.reader = None
                     queue.take(chunk, dumped := _dump(chunk), queue.call.event(dumped))
                 except StopIteration as end:
                     queue.end_with(queue.call.end(), end)
@@ -356,7 +370,9 @@ def _rewritten_stream_class(cls: Any) -> type:
             while not queue.ready:
                 queue.raise_end()
                 try:
+                    queue.reader = this_caller()
                     chunk = await super().__anext__()
+                    queue.reader = None
                     queue.take(chunk, dumped := _dump(chunk), await queue.call.event(dumped))
                 except StopAsyncIteration as end:
                     queue.end_with(await queue.call.end(), end)
@@ -371,7 +387,8 @@ def _rewritten_stream_class(cls: Any) -> type:
             try:
                 await super().aclose()
             finally:
-                await self._ctxwrap_queue.call.stop("closed")
+                if self._ctxwrap_queue.reader != this_caller():  # else litellm closes a stream that broke
+                    await self._ctxwrap_queue.call.stop("closed")
 
     RewrittenStream.__name__, RewrittenStream.__qualname__ = cls.__name__, cls.__qualname__
     RewrittenStream.__module__ = cls.__module__

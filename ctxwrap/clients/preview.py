@@ -10,7 +10,6 @@ from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key
 from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.clock import utc_now
 from ctxwrap.session.pack_archive import Lookups, rebuilt_pack
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.scope import offers_for
@@ -46,14 +45,14 @@ def preview_request(binding: ClientBinding, scope: CallScope, adapter: ProviderA
     offers = [offer for offer in offers_for(scope.key) if offer.holder is None]
     sources = pack_sources(binding, scope, read.model, known, offers)
     with nullcontext() if known.is_empty else known.log.locked():  # its search index may be updated
-        inputs = known.open_turn(read, utc_now())
+        inputs = known.open_turn(read, known.clock())
         turn = Turn("", scope.key, adapter, body, read, scope.mode, inputs, binding.settings, sources)
         return _view(turn, known)
 
 
 def _view(turn: Turn, session: Session) -> PackView:
     messages, events = turn.opening_records({name: {"id": name} for name in turn.texts})
-    start = {**events[0], "ctx": {**events[0]["ctx"], "time": timestamp(utc_now())}}
+    start = {**events[0], "ctx": {**events[0]["ctx"], "time": timestamp(session.clock())}}
     known = session.packs.lookups(session.state)
     new = {
         number: LoggedMessage(number, message_in(record))

@@ -1,7 +1,7 @@
 """Wraps OpenAI and Anthropic clients: their methods take ctxwrap's keywords, and `post` goes through `sdk_call`."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property, wraps
 from importlib import import_module
 from inspect import iscoroutinefunction
@@ -115,7 +115,7 @@ def pop_keywords(keywords: dict[str, Any]) -> dict[str, str]:
         if header == MODE_HEADER:
             check_mode(value)
         elif not isinstance(value, str):
-            raise SettingsError(f"session must be a string, not {value!r}")
+            raise SettingsError(f"session must be a string, not {value!r}: pass str(session)")
         headers[header] = value
     return headers
 
@@ -213,6 +213,17 @@ def providers_of(client: Any) -> list[ProviderSpec]:
 
 def _package(cls: type) -> str:
     return cls.__module__.partition(".")[0]
+
+
+def bind_client(client: Any, binding: ClientBinding, names: Collection[str]) -> Any:
+    """A copy of a wrapped client; `names`, which the binding has, no longer come from the client's own headers."""
+    bound = client.copy()
+    bound._ctxwrap = binding
+    replaced = {header for name, header in _KEYWORDS.items() if name in names}
+    bound._custom_headers = {
+        name: value for name, value in bound._custom_headers.items() if name.lower() not in replaced
+    }
+    return bound
 
 
 def wrap_client(client: Any, binding: ClientBinding) -> Any:

@@ -1,17 +1,17 @@
-"""`wrap(client)`, which adds context to a client, and litellm's completion functions with context."""
+"""`wrap(client)` adds context to a client, `bind` names its session; litellm's completion functions with context."""
 
 import os
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from types import ModuleType
+from typing import Any, TypeVar, Unpack, cast
 
-from ctxwrap.errors import UnsupportedClient
-from ctxwrap.settings import Settings, settings_from
+from ctxwrap.errors import UnsupportedClient, unknown_name
+from ctxwrap.session.scope import ScopeNames, names_from
+from ctxwrap.settings import Settings, SettingsDict, settings_from
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
 from ctxwrap.turn.binding import ClientBinding
-
-if TYPE_CHECKING:
-    from litellm import CustomStreamWrapper, ModelResponse
 
 T = TypeVar("T")
 
@@ -21,21 +21,22 @@ def wrap(
     /,
     *,
     session: str | None = None,
-    tenant: str = "default",
-    agent: str = "default",
+    tenant: str | None = None,
+    agent: str | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
-    **setting_overrides: Any,
+    **setting_overrides: Unpack[SettingsDict],
 ) -> T:
     """`client` with context: an OpenAI or Anthropic client, the `litellm` module, a litellm `Router`.
 
     The result has the client's type and shares its connections; the client itself does not change. `session` is the
-    default of every call; `using(session=...)` and a call's own `session=` take precedence. Wrapping a wrapped client
-    changes only what is named.
+    default of every call; `bind(...)`, `using(...)` and a call's own `session=` take precedence. Wrapping a wrapped
+    client changes only what is named.
     """
+    _check_names(setting_overrides)
     known: ClientBinding | None = getattr(client, "_ctxwrap", None)
-    given = {"session": (session, None), "tenant": (tenant, "default"), "agent": (agent, "default")}
-    changes: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
+    given = {"session": session, "tenant": tenant, "agent": agent}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if known is None:
         chosen = settings_from(settings, **setting_overrides)
         return _wrapped(client, ClientBinding(store=resolve_store(store), settings=chosen, **changes))
@@ -43,7 +44,36 @@ def wrap(
         changes["store"] = resolve_store(store)
     if settings is not None or setting_overrides:
         changes["settings"] = settings_from(settings or known.settings, **setting_overrides)
+        if settings is not None or not setting_overrides.keys().isdisjoint(("context_mode", "contextMode")):
+            changes["context_mode"] = None  # the mode that `bind` named before
     return _wrapped(client, known.changed(**changes)) if changes else client
+
+
+def bind(client: T, /, **names: Unpack[ScopeNames]) -> T:
+    """A wrapped client for one session, tenant, agent or context_mode; what is not named stays as it is.
+
+    The result has the client's type. It shares connections, store and sessions in memory with the client, which does
+    not change: make one per request. Precedence: call arguments, `using(...)`, `bind(...)`, `wrap(...)`.
+    """
+    known: ClientBinding | None = getattr(client, "_ctxwrap", None)
+    if known is None:
+        raise UnsupportedClient("bind needs a wrapped client: bind(ctxwrap.wrap(client), session=...)")
+    changes = names_from("bind", names)
+    binding = known.changed(**changes)
+    from ctxwrap.clients import sdk
+
+    if sdk.is_sdk_client(client):
+        return cast(T, sdk.bind_client(client, binding, changes))
+    return _wrapped(client, binding)
+
+
+def _check_names(given: Mapping[str, object]) -> None:
+    """Raise SettingsError for a keyword of `wrap` that does not exist."""
+    for name in given:
+        if name not in SettingsDict.__annotations__:
+            raise unknown_name(
+                "argument of wrap()", name, {*(wrap.__kwdefaults__ or ()), *SettingsDict.__annotations__}
+            )
 
 
 def _wrapped(client: T, binding: ClientBinding) -> T:
@@ -56,17 +86,28 @@ def _wrapped(client: T, binding: ClientBinding) -> T:
     if litellm.is_litellm(client):
         return cast(T, litellm.wrap_litellm(client, binding))
     raise UnsupportedClient(
-        f"cannot wrap {type(client).__module__}.{type(client).__qualname__}: pass an OpenAI or Anthropic client "
-        "(sync or async), the litellm module, one of its completion functions, or a litellm Router"
+        f"cannot wrap {_description(client)}: pass an OpenAI or Anthropic client (sync or async), the litellm module, "
+        "one of its completion functions, or a litellm Router"
     )
 
 
-def completion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
+def _description(thing: object) -> str:
+    """What somebody passed instead of a client, without its value, which may be a key."""
+    if isinstance(thing, type):
+        return f"the class {thing.__module__}.{thing.__qualname__}, which is no client yet"
+    if isinstance(thing, ModuleType):
+        return f"the module {thing.__name__}"
+    if callable(thing) and hasattr(thing, "__qualname__"):
+        return f"the function {thing.__qualname__}"
+    return f"an object of type {type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def completion(*args: Any, **kwargs: Any) -> Any:
     """`litellm.completion` with the additional parameters `session=` and `context_mode=`."""
     return _litellm().completion(*args, **kwargs)
 
 
-async def acompletion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
+async def acompletion(*args: Any, **kwargs: Any) -> Any:
     """`litellm.acompletion` with the additional parameters `session=` and `context_mode=`."""
     return await _litellm().acompletion(*args, **kwargs)
 

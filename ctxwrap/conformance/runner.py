@@ -166,7 +166,7 @@ def _session_folder(path: str) -> Folder:
 
 
 def _read(path: str) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for a writer
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # opening a pipe must not wait for a writer
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise InvalidInput("it is not a regular file")

@@ -8,7 +8,6 @@ from ctxwrap.errors import InvalidId, NotFound, SettingsError, unknown_name
 from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.session.abi import is_legal_name, legal_name, record_issues
 from ctxwrap.session.append_only_file import line
-from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
@@ -147,7 +146,7 @@ def _child(known: Session, name: str) -> Child:
 def _append(known: Session, event: Record) -> None:
     redact = redaction_function(known.redaction)
     event = {name: redact(value) if name in _TEXTS else value for name, value in event.items()}
-    known.append(new_turn_id(), [], [event], utc_now())
+    known.append(known.new_turn_id(), [], [event], known.clock())
 
 
 _TEXTS = ("handoff", "result", "refs", "reason")

@@ -108,7 +108,8 @@ def _begin_in_child() -> None:
     _lines, _finding = WeakValueDictionary(), threading.Lock()
 
 
-os.register_at_fork(after_in_child=_begin_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def this_caller() -> Caller:

@@ -1,16 +1,17 @@
 """The calling scope: `using(...)` names the session, tenant, agent or mode of calls in its block."""
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
-from ctxwrap.errors import unknown_name
-from ctxwrap.settings import Mode, check_mode
+from ctxwrap.errors import SettingsError, unknown_name
+from ctxwrap.settings import Mode, SettingsDict, check_mode
+from ctxwrap.stores.names import check_id
 from ctxwrap.types import Offer, SessionKey
 
 logger = logging.getLogger("ctxwrap")
@@ -31,6 +32,16 @@ class Scope:
     """Offers for calls inside the block."""
 
 
+class ScopeNames(TypedDict, total=False):
+    """What `using` and `bind` name, as keywords."""
+
+    session: str
+    tenant: str
+    agent: str
+    context_mode: Mode
+    contextMode: Mode  # another spelling of context_mode
+
+
 _NAMES = tuple(field.name for field in fields(Scope) if field.name not in ("is_apart", "offers"))
 _MOST_OFFERS = 64
 """Limit of waiting offers; older ones are dropped."""
@@ -42,21 +53,28 @@ def current() -> Scope:
     return _current.get()
 
 
+def names_from(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of `using` or `bind`, checked, in one spelling."""
+    names = {("context_mode" if name == "contextMode" else name): value for name, value in given.items()}
+    for name, value in names.items():
+        if name not in _NAMES:
+            hint = "; settings are arguments of wrap()" if name in SettingsDict.__annotations__ else ""
+            raise SettingsError(f"{unknown_name(f'argument of {function}()', name, _NAMES)}{hint}")
+        if name == "context_mode":
+            check_mode(value)
+        else:
+            check_id(name, value)
+    return names
+
+
 @contextmanager
-def using(**names: str) -> Iterator[None]:
+def using(**names: Unpack[ScopeNames]) -> Iterator[None]:
     """Name the session, tenant, agent or context_mode of every wrapped call inside the block.
 
     Inner blocks add to outer ones. The scope is a context variable: an async task and `asyncio.to_thread` inherit it
     when they start, and keep it after the block ends. Other threads do not; use `carry` for them.
     """
-    if "contextMode" in names:
-        names["context_mode"] = names.pop("contextMode")
-    for name in names:
-        if name not in _NAMES:
-            raise unknown_name("argument of using()", name, _NAMES)
-    if "context_mode" in names:
-        check_mode(names["context_mode"])
-    with _entered(replace(_current.get(), **names)):  # type: ignore[arg-type]  # checked above
+    with _entered(replace(_current.get(), **names_from("using", names))):
         yield
 
 

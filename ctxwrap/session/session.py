@@ -14,6 +14,7 @@ from ctxwrap.pack.selection import Passage, Retrieved
 from ctxwrap.redaction import Redaction
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
+from ctxwrap.session.clock import clock_of, new_turn_id, reproducible_turn_id
 from ctxwrap.session.derived import COUNTING, DERIVED, is_derived
 from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.open_turns import LATE, OWN, PRESUMED, OpenTurn, answer_id
@@ -71,6 +72,7 @@ class Session:
         self._derives = derives
         self.log = log
         self._settings = settings or Settings()
+        self.clock = clock_of(self._settings)
         self._rules = rules_as_json(self._settings.memory, evolves=self._settings.evolution == "decay")
         self._keeps_all = keeps_all
         self._embedding = embedding or embedding_for(self._settings)
@@ -218,6 +220,11 @@ class Session:
     def next_message(self) -> int:
         """The number of the next message."""
         return self.state.sequence["messages"] + 1
+
+    def new_turn_id(self) -> str:
+        if self._settings.clock is None:
+            return new_turn_id()
+        return reproducible_turn_id(self.clock(), self.key, self.state.sequence["events"])
 
     def append(
         self,

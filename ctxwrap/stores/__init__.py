@@ -8,6 +8,8 @@ from pathlib import Path
 from ctxwrap.errors import SettingsError
 from ctxwrap.stores.base import PlaintextGuard, Store
 
+_SCHEMES = ("file", "postgresql", "postgres")
+
 
 def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence[str] | None = None) -> Store:
     """Open the store at `url`: a directory or `file://` URL, a `postgresql://` URL, or `memory:`.
@@ -49,8 +51,9 @@ def _store_at(url: str | os.PathLike[str] | None) -> Store:
         return _files(rest.removeprefix("//"))
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         return _postgres(text)
-    if "://" in text or not text:  # the rest may contain a password
-        named = f"{scheme}://…" if text else "''"
+    if "://" in text or not scheme or (colon and scheme in _SCHEMES):
+        rest = "//…" if "://" in text else "…"  # it may contain a password
+        named = f"{scheme}:{rest}" if scheme else repr(text)
         raise SettingsError(
             f"no store at {named}: use a directory, file:///directory, postgresql://host/database or memory:"
         )
@@ -59,7 +62,12 @@ def _store_at(url: str | os.PathLike[str] | None) -> Store:
 
 def resolve_store(store: Store | str | os.PathLike[str] | None) -> Store:
     """The given store, or the one at that URL."""
-    return open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
+    if store is None or isinstance(store, (str, os.PathLike)):
+        return open_store(store)
+    if isinstance(store, type) or not callable(getattr(store, "open", None)):
+        kind = store.__name__ if isinstance(store, type) else f"an object of type {type(store).__name__}"
+        raise SettingsError(f"store must be a directory, a URL or what open_store(...) returns, not {kind}")
+    return store
 
 
 def _files(root: str) -> Store:
@@ -67,9 +75,13 @@ def _files(root: str) -> Store:
         from ctxwrap.stores.files.store import FileStore
     except ImportError as error:
         raise SettingsError(
-            f"the store for files needs flock, which this platform lacks ({error}); use memory:"
+            f"sessions in a directory need Linux or macOS ({error}): use store='postgresql://host/database', or "
+            "store='memory:' for sessions that end with the process"
         ) from error
-    return FileStore(Path(root).expanduser().absolute())
+    directory = Path(root).expanduser().absolute()
+    if os.path.isfile(directory):  # False for one that may not be looked at
+        raise SettingsError(f"no store at {directory}: it is a file; use a directory, which need not exist yet")
+    return FileStore(directory)
 
 
 def _postgres(url: str) -> Store:

@@ -17,7 +17,8 @@ INDEX = "index"
 def check_id(kind: str, value: object) -> str:
     """Return a valid id, or raise InvalidId."""
     if not isinstance(value, str) or not value:
-        raise InvalidId(f"a {kind} id must be a text of at least one character, not {value!r}")
+        hint = "" if isinstance(value, str) or value is None else f": pass str({kind})"
+        raise InvalidId(f"a {kind} id must be a text of at least one character, not {value!r}{hint}")
     if len(value.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
         raise InvalidId(f"a {kind} id must not be longer than {_MAX_BYTES} bytes; this one begins {value[:40]!r}")
     return value if value.isascii() else _joined(value)

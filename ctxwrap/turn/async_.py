@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.clock import utc_now
 from ctxwrap.session.threads import in_thread, in_thread_if
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
@@ -22,7 +21,7 @@ async def begin(
     passed = passthrough(binding, adapter, scope, body)
     if passed is not None:
         return passed
-    managed = ManagedCall(binding, adapter, body, scope, utc_now)
+    managed = ManagedCall(binding, adapter, body, scope, binding.clock)
     try:
         if not await in_thread(managed.open):
             from tenacity import AsyncRetrying

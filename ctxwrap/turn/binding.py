@@ -6,10 +6,12 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.errors import NoSessionWarning
+from ctxwrap.session.clock import clock_of
 from ctxwrap.session.scope import current
 from ctxwrap.settings import Mode, Quotas, Settings, check_mode
 from ctxwrap.stores.base import Store
@@ -91,12 +93,12 @@ class ClientBinding:
         session: str | None = None,
         tenant: str = "default",
         agent: str = "default",
+        context_mode: Mode | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
-        self._tenant = check_id("tenant", tenant)
-        self._agent = check_id("agent", agent)
-        self._session = None if session is None else check_id("session", session)
+        self.clock = clock_of(settings)
+        self._set_names(session, tenant, agent, context_mode)
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         """In order of use, the latest last."""
         self._counts = SessionCounts(self._sessions_of)
@@ -106,6 +108,13 @@ class ClientBinding:
 
             redact_log_lines(settings.redaction)
         self._warned = False
+
+    def _set_names(self, session: str | None, tenant: str, agent: str, context_mode: Mode | None) -> None:
+        self._session = None if session is None else check_id("session", session)
+        self._tenant = check_id("tenant", tenant)
+        self._agent = check_id("agent", agent)
+        self._mode = None if context_mode is None else check_mode(context_mode)
+        """The mode that `bind` named; it takes precedence over that of the settings."""
 
     def files(self, scope: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
         """The files that the working set offers to a call; None in `disabled` mode or without a working set."""
@@ -125,17 +134,25 @@ class ClientBinding:
         return self._working_set.decide(requests, session.state.files, round)
 
     def changed(self, **changes: Any) -> "ClientBinding":
-        """A binding with other names, store or settings."""
-        own = {"store": self.store, "settings": self.settings}
-        names = {"session": self._session, "tenant": self._tenant, "agent": self._agent}
-        return ClientBinding(**{**own, **names, **changes})
+        """A binding with other names, store or settings; if only names change, it shares the sessions in memory."""
+        names = {
+            "session": self._session,
+            "tenant": self._tenant,
+            "agent": self._agent,
+            "context_mode": self._mode,
+        }
+        if not changes.keys() <= names.keys():
+            return ClientBinding(**{"store": self.store, "settings": self.settings, **names, **changes})
+        bound = copy(self)
+        bound._set_names(**{**names, **changes})
+        return bound
 
     def call_scope(self, call: SessionNames = NO_SESSION_NAMES, client: SessionNames = NO_SESSION_NAMES) -> CallScope:
-        """Precedence: the call's arguments, then `using(...)`, then the client's headers, then `wrap(...)`."""
+        """Precedence: the call's arguments, `using(...)`, the client's headers, `bind(...)`, `wrap(...)`."""
         here = current()
         if here.is_apart:
             return CallScope(None, "disabled")
-        mode = check_mode(_first(call.mode, here.context_mode, client.mode, self.settings.context_mode))
+        mode = check_mode(_first(call.mode, here.context_mode, client.mode, self._mode, self.settings.context_mode))
         session = _first(call.session, here.session, client.session, self._session)
         if session is None:
             if mode != "disabled":

@@ -11,7 +11,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from ctxwrap.errors import StoreUnavailable
 from ctxwrap.memory.items import least_trusted
@@ -77,7 +77,7 @@ def finish_documents(sessions: Iterable[Session] | None = None) -> None:
     is_wanted = (lambda _: True) if among is None else among.__contains__
     background.finish(is_wanted)
     for session in _outdated.pop(among):
-        _update_quietly(session, f"flush-{session.next_message}", lambda: datetime.now(UTC))
+        _update_quietly(session, f"flush-{session.next_message}", session.clock)
         background.schedule(session, session.catch_up, starts=False)
     background.finish(is_wanted)
 

@@ -5,7 +5,7 @@ The next call with the session's id resumes it.
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 from ctxwrap.errors import SessionBusy
@@ -28,7 +28,7 @@ def end_session(session: str, *, store: StoreLike = None, tenant: str = "default
     if known.state.turns.begun:
         raise SessionBusy(f"session {session!r} has a turn in progress: end the session after its reply")
     if not known.state.derived.ended_at:
-        _end(known, f"end-{known.next_message}", "caller", lambda: datetime.now(UTC), has_document=True)
+        _end(known, f"end-{known.next_message}", "caller", known.clock, has_document=True)
 
 
 def end_after_turn(session: Session, turn: str, clock: Callable[[], datetime], *, has_document: bool) -> None:

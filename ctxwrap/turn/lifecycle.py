@@ -18,7 +18,6 @@ from ctxwrap.pack.builder import PackSources
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.redaction.visibility import Target
 from ctxwrap.session.background import background
-from ctxwrap.session.clock import new_turn_id
 from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.session import Session, TurnEnd
 from ctxwrap.session.threads import defer_finalizers, run_uninterrupted, run_when_safe
@@ -188,7 +187,15 @@ class ManagedCall:
         sources = pack_sources(binding, scope, request.model, session, self._offers.take())
         sources = self._telemetry.watching(sources)
         turn = Turn(
-            new_turn_id(), self._key, self._adapter, body, request, scope.mode, inputs, binding.settings, sources
+            session.new_turn_id(),
+            self._key,
+            self._adapter,
+            body,
+            request,
+            scope.mode,
+            inputs,
+            binding.settings,
+            sources,
         )
         if turn.mode == "disabled":
             self._offers.release()

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.clock import utc_now
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
 from ctxwrap.turn.reply_reader import reask_retry_options
@@ -21,7 +20,7 @@ def begin(
     passed = passthrough(binding, adapter, scope, body)
     if passed is not None:
         return passed
-    managed = ManagedCall(binding, adapter, body, scope, utc_now)
+    managed = ManagedCall(binding, adapter, body, scope, binding.clock)
     try:
         if not managed.open():
             from tenacity import Retrying

@@ -1,7 +1,6 @@
 """The manifest file: read as untrusted input, written atomically with minimal changes to its text."""
 
 import contextlib
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidManifest, StoreUnavailable
-from ctxwrap.stores.files.disk import opened, sync_directory, write_all
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.manifest import FOCUS, PROTOCOL, Manifest, Metadata, WorkingFile, read_entry, read_manifest
 from ctxwrap.workingset.reader import FileBytes, Unread, read_bytes
@@ -247,6 +245,8 @@ def save_manifest(path: str | os.PathLike[str], manifest: Manifest, kept: Loaded
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
     """Hold a lock on the directory, which needs no lock file."""
+    import fcntl  # not on Windows, where this module can be imported all the same
+
     try:
         handle = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -262,6 +262,8 @@ def _alone(path: str) -> Iterator[None]:
 
 def _lock(handle: int, path: str) -> None:
     """Lock a directory; a file system without locks is accepted."""
+    import fcntl
+
     from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
     waiting = Retrying(
@@ -292,6 +294,8 @@ def _saved(path: str, manifest: Manifest, kept: LoadedManifest) -> str:
 
 
 def _replace(path: str, data: bytes) -> None:
+    from ctxwrap.stores.files.disk import opened, sync_directory, write_all
+
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.{secrets.token_hex(4)}.new")
     try:

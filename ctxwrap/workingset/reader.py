@@ -24,8 +24,11 @@ _REMEMBERED = 256
 _SETTLED = 100_000_000
 """Nanoseconds after which a change gives a file another time."""
 
-_STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_LAST = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_IS_SAFE = hasattr(os, "O_NOFOLLOW")
+"""Whether the platform can open a file without following links; Windows cannot."""
+if _IS_SAFE:
+    _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    _LAST = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 Trouble = Literal["bad path", "missing", "link", "no file", "too large", "forbidden", "changing", "binary", "not UTF-8"]
 
@@ -122,6 +125,8 @@ def read_bytes(root: str, path: str, max_bytes: int, known: tuple[int, ...] | No
     """The content of a file below the root, or why it cannot be read; None if its stamp is `known`."""
     if fault := path_fault(path):
         return Unread(path, "bad path", fault)
+    if not _IS_SAFE:
+        return Unread(path, "forbidden", "files of a working set need Linux or macOS, where links can be refused")
     try:
         with _opened(root, path.split("/")) as handle:
             return _read(handle, path, max_bytes, known)

@@ -679,6 +679,17 @@ def test_wrapping_does_not_change_the_original_router(side: Side) -> None:
     assert len(side.said()) == 2
 
 
+def test_router_that_takes_members_from_its_subclasses_can_be_wrapped(side: Side) -> None:
+    class Taking(side.litellm.Router):  # type: ignore[misc, name-defined]  # as litellm's own since 1.109
+        def __init_subclass__(cls) -> None:
+            raise AssertionError("wrapping a Router shows it a subclass")
+
+    router = side.router()
+    router.__class__ = Taking
+    side.call(side.wrap(router), "completion", model="openai/practice", messages=HI)
+    assert len(side.said()) == 2
+
+
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "responses"])
 def test_a_call_that_falls_back_to_another_model_is_one_round(side: Side, name: str) -> None:
     if name == "text_completion" and not side.is_async:
@@ -967,6 +978,26 @@ def test_broken_stream_raises_litellms_error(side: Side, model: str) -> None:
     assert error_view(ours) == error_view(theirs)
     assert side.said() == [("user", "Hi there"), ("assistant", "Grüße, Welt.")]
     assert messages(side.home, "s")[-1]["ctx"]["status"] == "aborted"
+    assert side.done() == ["error"]
+
+
+@pytest.mark.parametrize("side", ["async"], indirect=True)
+def test_stream_that_litellm_closes_after_an_error_ends_with_the_error(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cls = side.litellm.CustomStreamWrapper
+    read = cls.__anext__
+
+    async def closing(stream: Any) -> Any:  # as litellm's own since 1.109
+        try:
+            return await read(stream)
+        except Exception:
+            await stream.aclose()
+            raise
+
+    monkeypatch.setattr(cls, "__anext__", closing)
+    side.provider.answer = Obeying(TEXT, error_after=2)
+    side.failure(side.wrap(), "completion", **side.at("openai/practice"), messages=HI, stream=True)
     assert side.done() == ["error"]
 
 

@@ -20,6 +20,8 @@ from ctxwrap.types import MissingContext, TurnRecord
 client = ctxwrap.wrap(OpenAI(), session="s", context_mode="readonly")
 assert_type(client, OpenAI)
 assert_type(client.with_options(timeout=1), OpenAI)
+assert_type(ctxwrap.bind(client, session="t", tenant="acme", context_mode="enabled"), OpenAI)
+assert_type(ctxwrap.bind(ctxwrap.wrap(AsyncAnthropic()), session="t"), AsyncAnthropic)
 assert_type(client.chat.completions.create(model="m", messages=[]), ChatCompletion)
 assert_type(client.chat.completions.create(model="m", messages=[], stream=True), Stream[ChatCompletionChunk])
 assert_type(client.responses.create(model="m", input="hi"), Response)

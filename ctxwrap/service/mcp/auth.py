@@ -85,7 +85,7 @@ def _read_text(path: Path) -> str:
 
 def _open_nonblocking(path: str, flags: int) -> int:
     """Open without blocking, so that a pipe without a writer is rejected."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _check_owner(path: Path, known: os.stat_result) -> None:
