@@ -101,7 +101,7 @@ def _hash(token: str) -> str:
 
 
 def _parse(text: str, where: str) -> dict[str, Grant]:
-    """Parse lines `HASH TENANT [USER …]`, also separated by `;`; empty ones and those that begin with # do not count."""
+    """Parse lines `HASH TENANT [USER …]`, also separated by `;`; empty ones and comments do not count."""
     grants: dict[str, Grant] = {}
     for number, line in enumerate(text.replace(";", "\n").splitlines(), 1):
         words = line.split()

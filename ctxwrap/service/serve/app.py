@@ -132,7 +132,7 @@ class ProxyApp:
 
     def _look_at_store(self) -> str:
         try:
-            self._store.open(_NOBODY).files.load("state")
+            self._store.open(_NOBODY).pick("messages", [1])
         except (CtxwrapError, OSError) as error:
             logger.warning("ctxwrap: not ready: %s", error)
             return "the store is unavailable"
@@ -281,10 +281,10 @@ class _Exchange:
             if message["type"] == "http.disconnect":
                 raise RefusedRequest(408, "the client left before its request was complete", "timeout_error")
             piece, more = message.get("body", b""), message.get("more_body", False)
+            if self.held + len(piece) > largest:
+                raise RefusedRequest(413, f"the body is longer than {largest} bytes", "request_too_large")
             self.held += len(piece)
             self._app.hold(len(piece))
-            if self.held > largest:
-                raise RefusedRequest(413, f"the body is longer than {largest} bytes", "request_too_large")
             pieces.append(piece)
         self.is_read = True
         return b"".join(pieces)

@@ -33,7 +33,7 @@ class ProxyServer(uvicorn.Server):
             uvicorn.Config(
                 self._app,
                 http=HttpConnection,
-                limit_concurrency=2 * config.limits.requests,
+                limit_concurrency=2 * config.limits.requests + 100,  # connections may be idle
                 lifespan="on",
                 ws="none",
                 log_config=None,

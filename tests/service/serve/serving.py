@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from ctxwrap.service.serve.config import Limits, ServeConfig, parse_upstreams
@@ -35,6 +36,12 @@ class Proxy(NamedTuple):
             return Reply(response.status, known, response.read())
         finally:
             connection.close()
+
+    def wait_for_metric(self, line: str) -> None:
+        """Wait until /metrics has this line; the requests themselves take the time."""
+        deadline = monotonic() + PATIENCE
+        while f"{line}\n" not in (shown := self.ask("GET", "/metrics").body.decode()):
+            assert monotonic() < deadline, f"no {line!r} in\n{shown}"
 
     def send_raw(self, sent: bytes) -> bytes:
         """All that comes back for these bytes until the server closes the connection or waits for more."""
