@@ -23,7 +23,7 @@ from ctxwrap.clients.sdk_call import read_sample, with_cache_key, with_new_idemp
 from ctxwrap.errors import UnsupportedClient
 from ctxwrap.providers import adapter_at
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.threads import in_thread
+from ctxwrap.session.threads import in_thread, in_thread_if
 from ctxwrap.settings import Settings, settings_from
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
@@ -263,6 +263,10 @@ class ParkedCalls:
         self._parked: dict[tuple[SessionKey | None, str], _ParkedCall] = {}
         self._watcher: threading.Thread | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._parked
+
     def park(
         self, exchange: _Exchange, call: Any, reason: str, *, wait: float = 0.0, is_redirect: bool = False
     ) -> bool:
@@ -283,7 +287,7 @@ class ParkedCalls:
 
     def take(self, exchange: _Exchange, *, ends_others: bool) -> Any:
         """The call that `exchange` retries, or None. Other parked calls of the session end, so that it is free."""
-        if not self._parked:
+        if self.is_empty:
             return None
         place = exchange.scope.key, exchange.identity
         with self._changed:
@@ -490,7 +494,7 @@ class _AsyncTransport(_Door):
         exchange = None if adapter is None else self._exchange(request, adapter, await request.aread())
         if exchange is None:
             return await self._inner.handle_async_request(_without_own_headers(request))
-        call = await in_thread(self._retried, exchange)
+        call = await in_thread_if(not self._parked.is_empty, self._retried, exchange)
         if call is None:
             call = await async_.begin(
                 self._binding, exchange.adapter, exchange.plain_body, exchange.scope, self._async_sender(exchange)

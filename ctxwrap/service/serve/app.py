@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -101,6 +102,10 @@ class ProxyApp:
             await exchange.run()
         except RefusedRequest as refusal:
             await self._refuse(exchange, refusal)
+        except Exception:
+            logger.exception("ctxwrap: a request failed in the proxy")
+            if not exchange.has_started:
+                await self._refuse(exchange, RefusedRequest(500, "the proxy failed; its log says why", "api_error"))
         finally:
             self._in_flight -= 1
             self._held -= exchange.held
@@ -222,14 +227,14 @@ class _Exchange:
         self._app, self.scope, self._receive = app, scope, receive
         self._send = send
         self._begun = perf_counter()
-        self._has_started = self._has_ended = False
+        self.has_started = False
         self.held = 0
         """The bytes of its body that count as held."""
         self.is_read = False
 
     async def send(self, message: Message) -> None:
-        if not self._has_started:
-            self._has_started = True
+        if not self.has_started:
+            self.has_started = True
             self._app.metrics.observe("ctxwrap_first_byte_seconds", perf_counter() - self._begun)
         await self._send(message)
 
@@ -253,7 +258,7 @@ class _Exchange:
                 await gone
             await asyncio.wait({work})
         if work.cancelled():
-            if is_late and not self._has_started:
+            if is_late and not self.has_started:
                 raise RefusedRequest(504, "the request took too long", "timeout_error")
             return
         work.result()
@@ -298,7 +303,7 @@ class _Exchange:
                 "authentication_error",
             )
         raw = upstream_headers(self.scope["headers"], to.upstream, drops_credentials=not is_own_key)
-        url = httpx.URL(to.upstream.url)
+        url = _url(to.upstream.url)
         url = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + to.target)
         names, session, scope = None, None, None
         adapter = adapter_at(url.path) if self.scope["method"] == "POST" else None
@@ -358,6 +363,9 @@ class _Exchange:
         else:
             outcome = "complete" if report.status == "complete" else "aborted"
         self._app.metrics.add(f'ctxwrap_turns_total{{outcome="{outcome}"}}')
+
+
+_url = cache(httpx.URL)
 
 
 def _is_header(text: str) -> bool:
