@@ -228,9 +228,10 @@ def _without_own_headers(request: Any) -> Any:
     )
 
 
-def _decoded(content: bytes, coding: str) -> bytes | None:
+def decoded_content(content: bytes, coding: str) -> bytes | None:
     """A request's body without its compression; None if it cannot be read."""
-    if not coding or coding == "identity":
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
         return content
     if coding not in ("gzip", "deflate"):
         return None
@@ -356,7 +357,7 @@ class _Door:
 
     def _exchange(self, request: Any, adapter: ProviderAdapter, content: bytes) -> _Exchange | None:
         """The request with its scope; None if its body is no JSON object that can be read."""
-        plain = _decoded(content, request.headers.get("content-encoding", "").strip().lower())
+        plain = decoded_content(content, request.headers.get("content-encoding", ""))
         body = None if plain is None else payload_in(plain)
         if body is None:
             return None

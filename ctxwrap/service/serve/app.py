@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ctxwrap.clients.http import EXTENSION
 from ctxwrap.clients.rewritten_body import payload_in
-from ctxwrap.clients.transport import RETRY_WINDOW, async_transport
+from ctxwrap.clients.transport import RETRY_WINDOW, async_transport, decoded_content
 from ctxwrap.errors import CtxwrapError, InvalidId, QuotaExceeded, SessionBusy, SettingsError, UnsupportedClient
 from ctxwrap.providers import adapter_at
 from ctxwrap.providers.base import ProviderAdapter
@@ -60,11 +60,12 @@ class ProxyApp:
         self._metrics = Metrics((each.name for each in config.upstreams), config.metrics)
         self._store = store if store is not None else resolve_store(config.store)
         self._conversations = Conversations(self._store)
+        self._settings = settings_from(**config.settings)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         self._door = async_transport(
             inner if inner is not None else httpx.AsyncHTTPTransport(limits=limits, trust_env=False),
             store=self._store,
-            settings=settings_from(**config.settings),
+            settings=self._settings,
             retry_window=RETRY_WINDOW if config.workers == 1 else 0.0,  # a retry may reach another worker
         )
         self._in_flight = self._held = 0
@@ -187,6 +188,8 @@ class ProxyApp:
             request = adapter.read(body)
             return await in_thread(self._conversations.session_of, names, request, is_retry=is_retry)
         except Exception as error:
+            if self._settings.strict:
+                raise RefusedRequest(503, str(error), "api_error") from error
             logger.warning("ctxwrap: a call has no context, since its session was not found: %s", error)
             return None
 
@@ -307,7 +310,8 @@ class _Exchange:
         url = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + to.target)
         names, session, scope = None, None, None
         adapter = adapter_at(url.path) if self.scope["method"] == "POST" else None
-        body = payload_in(content) if "json" in headers.get("content-type", "") else None
+        plain = decoded_content(content, headers.get("content-encoding", ""))
+        body = None if plain is None or "json" not in headers.get("content-type", "") else payload_in(plain)
         if body is not None:
             check_urls(body)
         if adapter is not None:

@@ -32,12 +32,13 @@ class RequestNames(NamedTuple):
 
     def scope(self, session: str | None) -> dict[str, str]:
         """The arguments of `using(...)`; a call without a session has no context."""
-        if session is None:
-            return {"tenant": self.tenant, "context_mode": "disabled"}
-        names = {"tenant": self.tenant, "session": self.key(session)}
-        if self.user is not None and _HAS_USERS:
-            names["user"] = self.user
-        return {**names, "context_mode": self.mode} if self.mode is not None else names
+        named = {
+            "tenant": self.tenant,
+            "session": None if session is None else self.key(session),
+            "context_mode": self.mode,
+            "user": self.user if _HAS_USERS else None,
+        }
+        return {name: value for name, value in named.items() if value is not None}
 
 
 def names_of(headers: Mapping[str, str], body: Body, grant: Grant | None, tenant: str) -> RequestNames:

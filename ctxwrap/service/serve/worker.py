@@ -92,6 +92,8 @@ class _Supervisor:
                 self._start()
 
     def _start(self) -> None:
+        if self._is_stopping.is_set():
+            return
         worker = self._context.Process(target=_work, args=(self._config, self._listening))
         worker.start()
         self._workers[worker] = monotonic()

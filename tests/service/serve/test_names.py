@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ctxwrap.errors import SettingsError
+from ctxwrap.redaction import Redaction
 from ctxwrap.service.serve.access import Grants, new_token_line
 from ctxwrap.stores.names import safe_name
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
@@ -301,3 +302,11 @@ def test_a_rule_names_the_session_of_other_calls(
         assert b"ctxwrap" not in provider.seen[-1].body
     else:
         assert said(tmp_path, safe_name(session)) == HELLO
+
+
+def test_a_call_without_a_session_is_redacted(tmp_path: Path, provider: Provider) -> None:
+    secret = "sk-proj-" + "a1B2" * 12
+    settings = {"redaction": Redaction()}
+    with proxy(tmp_path, *upstreams_of(provider), session="none", settings=settings) as at:
+        ask(at, {"model": "m", "messages": [{"role": "user", "content": f"My key is {secret}"}]})
+    assert secret not in provider.seen[-1].body.decode()

@@ -1,5 +1,6 @@
 """What the proxy refuses: other places to send to, requests that two servers read differently, too much of anything."""
 
+import gzip
 import json
 import socket
 from collections.abc import Iterator
@@ -48,6 +49,17 @@ def test_fields_that_name_another_place_are_refused(
     assert reply.status == 400
     assert b"the operator of the proxy chooses its upstreams" in reply.body
     assert stage.provider.seen == canary.seen == []
+
+
+def test_compressed_bodies_are_read_too(stage: Stage, canary: Provider) -> None:
+    coded = {**JSON_TYPE, "content_encoding": "gzip", "x_ctxwrap_session": "gzip"}
+    body = gzip.compress(json.dumps({**CHAT, "api_base": canary.openai_url}).encode())
+    assert stage.proxy.ask("POST", "/v1/chat/completions", body, **coded).status == 400
+    assert stage.provider.seen == canary.seen == []
+    assert (
+        stage.proxy.ask("POST", "/v1/chat/completions", gzip.compress(json.dumps(CHAT).encode()), **coded).status == 200
+    )
+    assert said(stage.home, "gzip")[0] == ("user", "Say hello.")
 
 
 def test_messages_and_tools_may_name_any_field(stage: Stage, canary: Provider) -> None:
