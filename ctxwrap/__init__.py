@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ctxwrap.clients.preview import preview as preview
     from ctxwrap.clients.sdk_call import resources_for as resources_for
     from ctxwrap.clients.sdk_call import turn_of as turn_of
+    from ctxwrap.clients.transport import async_http_client as async_http_client
+    from ctxwrap.clients.transport import async_transport as async_transport
+    from ctxwrap.clients.transport import http_client as http_client
+    from ctxwrap.clients.transport import transport as transport
     from ctxwrap.clients.wrap import acompletion as acompletion
     from ctxwrap.clients.wrap import bind as bind
     from ctxwrap.clients.wrap import completion as completion
@@ -98,6 +102,8 @@ _HOMES = {
     "UnsupportedClient": "errors",
     "WritesLost": "errors",
     "acompletion": "clients.wrap",
+    "async_http_client": "clients.transport",
+    "async_transport": "clients.transport",
     "bind": "clients.wrap",
     "carry": "session.scope",
     "collect_garbage": "session.gc",
@@ -107,6 +113,7 @@ _HOMES = {
     "export_session": "export.archive",
     "flush": "turn.document_updates",
     "forget": "session.purge",
+    "http_client": "clients.transport",
     "import_session": "export.archive",
     "offer": "turn.offers",
     "open_session": "service.handle",
@@ -117,6 +124,7 @@ _HOMES = {
     "rebuild": "session.verify",
     "resolve_missing": "session.operator",
     "resources_for": "clients.sdk_call",
+    "transport": "clients.transport",
     "turn_of": "clients.sdk_call",
     "unpin": "session.operator",
     "using": "session.scope",

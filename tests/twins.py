@@ -7,6 +7,7 @@ from typing import Any
 
 _NAMES = {
     "aclose": "close",
+    "aread": "read",
     "aiter": "iter",
     "aiter_bytes": "iter_bytes",
     "anext": "next",

@@ -29,6 +29,7 @@ COMMANDS = {
     "rebuild": ("maintenance", "Rebuild the derived files of SESSION from its log."),
     "rekey": ("maintenance", "Encrypt the key of SESSION with the first key in CTXWRAP_KEY."),
     "schema": ("transfer", "Print the JSON Schema NAME, or all of them."),
+    "serve": ("serve", "Serve OpenAI's and Anthropic's APIs with context, for tools that take a URL."),
     "sessions": ("sessions", "List sessions, newest first."),
     "show": ("sessions", "Show SESSION: its state, memory, summary and turns."),
     "swap": ("missing", "List what left the prompt of SESSION, newest first."),

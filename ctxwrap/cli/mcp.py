@@ -143,16 +143,8 @@ def _serve_http(
     allow_hosts: tuple[str, ...],
 ) -> None:
     from ctxwrap.service.mcp.auth import Tokens
-    from ctxwrap.service.mcp.http import (
-        PATH,
-        Address,
-        AuthenticatedApp,
-        allowed_hosts,
-        bind,
-        is_loopback,
-        parse_address,
-        serve,
-    )
+    from ctxwrap.service.mcp.http import PATH, AuthenticatedApp, serve
+    from ctxwrap.service.web import Address, allowed_hosts, bind, is_loopback, parse_address
 
     address = parse_address(text)
     loopback = is_loopback(address.host)

@@ -59,9 +59,9 @@ def _call_of(result: Any) -> Any:
 
 
 def _call_behind(result: Any) -> Any:
-    """The call of the HTTP response behind a stream, a stream helper or a raw response."""
-    for name in ("http_response", "response", "_response", "_raw_stream"):
-        inner = getattr(result, name, None)
+    """The call of an HTTP response, or of the one behind a stream, a stream helper or a raw response."""
+    for name in ("", "http_response", "response", "_response", "_raw_stream"):
+        inner = getattr(result, name, None) if name else result
         extensions = getattr(inner, "extensions", None)
         if isinstance(extensions, dict) and EXTENSION in extensions:
             return extensions[EXTENSION]

@@ -1,5 +1,6 @@
 """Adapters for provider APIs: JSON in, JSON out, no I/O. Each API has a module, and a line in `PROVIDERS`."""
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,15 +24,36 @@ class ProviderSpec(NamedTuple):
     """The litellm function that takes the same requests."""
     encoding: str = "o200k_base"
     """The encoding that most of the SDK's models are counted with."""
+    under: str = ".*"
+    """A pattern for what precedes `path` in whole URLs, where `path` alone may also belong to another API."""
 
 
 PROVIDERS = [
     ProviderSpec("ctxwrap.providers.openai_chat:CHAT", "openai", "/chat/completions", "chat.completions", "completion"),
-    ProviderSpec("ctxwrap.providers.openai_responses:RESPONSES", "openai", "/responses", "responses", "responses"),
     ProviderSpec(
-        "ctxwrap.providers.openai_completions:COMPLETIONS", "openai", "/completions", "completions", "text_completion"
+        "ctxwrap.providers.openai_responses:RESPONSES",
+        "openai",
+        "/responses",
+        "responses",
+        "responses",
+        under=r"(?:.*/(?:v\d+|openai|codex))?",
     ),
-    ProviderSpec("ctxwrap.providers.anthropic:MESSAGES", "anthropic", "/messages", "messages", encoding="cl100k_base"),
+    ProviderSpec(
+        "ctxwrap.providers.openai_completions:COMPLETIONS",
+        "openai",
+        "/completions",
+        "completions",
+        "text_completion",
+        under=r"(?:.*/(?:v\d+|openai|deployments/[^/]+))?",
+    ),
+    ProviderSpec(
+        "ctxwrap.providers.anthropic:MESSAGES",
+        "anthropic",
+        "/messages",
+        "messages",
+        encoding="cl100k_base",
+        under=r".*/v1",
+    ),
 ]
 
 
@@ -39,6 +61,14 @@ def adapter_for(path: str) -> "ProviderAdapter | None":
     """The adapter for an API path such as `/v1/messages?beta=true`, or None for a path that is no chat call."""
     path = path.partition("?")[0].removeprefix("/v1")
     return next((load_adapter(provider) for provider in PROVIDERS if provider.path == path), None)
+
+
+def adapter_at(path: str) -> "ProviderAdapter | None":
+    """The adapter for the path of a whole URL, such as `/openai/v1/chat/completions`."""
+    for provider in PROVIDERS:
+        if path.endswith(provider.path) and re.fullmatch(provider.under, path.removesuffix(provider.path)):
+            return load_adapter(provider)
+    return None
 
 
 @cache

@@ -48,7 +48,7 @@ class Access(NamedTuple):
 def read_access(file: str | None, environment: Mapping[str, str] = os.environ) -> Access:
     """Read tokens and users from a file, else from the environment; both may be absent."""
     if file is not None:
-        access = _parse(_read_text(Path(file)), f"the token file {file}")
+        access = _parse(read_private_text(Path(file)), f"the token file {file}")
         if not access.tokens:
             raise SettingsError(f"the token file {file} is empty: each line must be token=tenant")
         return access
@@ -71,7 +71,8 @@ def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def _read_text(path: Path) -> str:
+def read_private_text(path: Path) -> str:
+    """Read a token file that only its owner can access."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:  # a Path takes no opener
             _check_owner(path, os.fstat(file.fileno()))

@@ -146,30 +146,30 @@ def _answer(result: dict[str, Any]) -> Answer:
     return Answer(result.get("structuredContent"), text, bool(result.get("isError")))
 
 
-def node_modules() -> Path:
+def node_modules(packages: tuple[str, ...] = PACKAGES) -> Path:
     """Where the Node clients are installed; skips, and says why, if they cannot be."""
-    where, problem = _node_modules()
+    where, problem = _node_modules(packages)
     if problem:
         pytest.skip(f"NOT TESTED with the official Node clients: {problem}")
     return where
 
 
 @cache
-def _node_modules() -> tuple[Path, str]:
-    where = Path(user_cache_dir("ctxwrap-tests", appauthor=False)) / "node" / "-".join(PACKAGES).replace("/", "-")
+def _node_modules(packages: tuple[str, ...]) -> tuple[Path, str]:
+    where = Path(user_cache_dir("ctxwrap-tests", appauthor=False)) / "node" / "-".join(packages).replace("/", "-")
     if not (shutil.which("node") and shutil.which("npm")):
         return where, "node and npm are not installed"
     where.mkdir(parents=True, exist_ok=True)
     with (where / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return where, "" if (where / "done").exists() else _install(where)
+        return where, "" if (where / "done").exists() else _install(where, packages)
 
 
-def _install(where: Path) -> str:
+def _install(where: Path, packages: tuple[str, ...]) -> str:
     """What went wrong, if anything did."""
     (where / "package.json").write_text('{"private": true}')
     patience = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=20000"]
-    install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *patience, *PACKAGES]
+    install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *patience, *packages]
     try:
         done = subprocess.run(install, cwd=where, capture_output=True, text=True, check=False, timeout=120)
     except subprocess.TimeoutExpired:

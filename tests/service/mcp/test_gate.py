@@ -18,15 +18,8 @@ from click.testing import CliRunner
 from ctxwrap.cli import main
 from ctxwrap.errors import SettingsError
 from ctxwrap.service.mcp.auth import ENVIRONMENT, Tokens, new_token, read_access
-from ctxwrap.service.mcp.http import (
-    LARGEST_BODY,
-    Address,
-    allowed_hosts,
-    is_known_host,
-    is_loopback,
-    is_own_origin,
-    parse_address,
-)
+from ctxwrap.service.mcp.http import LARGEST_BODY
+from ctxwrap.service.web import Address, allowed_hosts, is_known_host, is_loopback, is_own_origin, parse_address
 from tests.service.mcp.doors import TOKENS, OverHttp, http_server
 
 ACME, OTHER = TOKENS

@@ -10,9 +10,9 @@ import pytest
 
 from ctxwrap.service.mcp import http
 from ctxwrap.service.mcp.auth import Tokens
-from ctxwrap.service.mcp.http import Address, allowed_hosts
 from ctxwrap.service.mcp.server import build_server_for
 from ctxwrap.service.memories import Memories
+from ctxwrap.service.web import Address, HttpConnection, allowed_hosts, bind
 from ctxwrap.stores.memory import MemoryStore
 from tests.service.mcp.doors import TOKENS
 from tests.service.mcp.test_gate import ACCEPT, HELLO, JSON, OTHER, ask, called, with_session
@@ -26,7 +26,7 @@ def served() -> Iterator[int]:
     """A server in a thread of this process, and its port."""
     address = Address("127.0.0.1", 0)
     store = MemoryStore()
-    with http.bind(address) as listening:
+    with bind(address) as listening:
         port = listening.getsockname()[1]
         hosts = allowed_hosts(Address("127.0.0.1", port), [], loopback=True)
         gate = http.AuthenticatedApp(
@@ -81,7 +81,7 @@ HEAD = (
 def test_slow_request_is_cut_off_after_the_timeout(
     start: Callable[[], int], monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr(http.HttpConnection, "SECONDS", 0.2)
+    monkeypatch.setattr(HttpConnection, "SECONDS", 0.2)
     port = start()
     with connected(port, said.replace("PORT", str(port)).encode()) as connection:
         assert is_ended(connection)

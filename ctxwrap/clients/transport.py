@@ -1,0 +1,556 @@
+"""The HTTP door: an httpx transport that adds context to every request to a model API it knows, by its URL.
+
+It is for SDKs and frameworks that `wrap` does not know but that take an HTTP client or transport. A request becomes the
+same turn as that of a wrapped client. All other requests pass unchanged.
+"""
+
+import hashlib
+import logging
+import os
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from time import monotonic
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight, in_flight, joined, module_of
+from ctxwrap.clients.responses import rewrite, rewrite_async
+from ctxwrap.clients.rewritten_body import AsyncStoredCall, StoredCall, encoded, payload_in, stored_by
+from ctxwrap.clients.sdk import split_headers
+from ctxwrap.clients.sdk_call import read_sample, with_cache_key, with_new_idempotency_key
+from ctxwrap.errors import UnsupportedClient
+from ctxwrap.providers import adapter_at
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.session.threads import in_thread, in_thread_if
+from ctxwrap.settings import Settings, settings_from
+from ctxwrap.stores import resolve_store
+from ctxwrap.stores.base import Store
+from ctxwrap.tokens.counting import preload_encoding
+from ctxwrap.turn import async_, sync
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.document_updates import finish_documents
+from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
+from ctxwrap.types import Body, Send, SendAsync, SessionKey
+
+if TYPE_CHECKING:
+    import httpx
+
+logger = logging.getLogger("ctxwrap")
+
+Library = Literal["httpx", "httpx2"]
+
+RETRY_WINDOW = 10.0
+"""Seconds that a failed turn waits for its retry, beyond what `retry-after` says; SDKs wait 8 seconds at most."""
+
+_LONGEST_WAIT = 60.0
+"""The longest `retry-after` that SDKs follow."""
+
+_LARGEST_BODY = 64 << 20
+"""Bytes of a compressed request body after decompression; a larger one passes unchanged."""
+
+_BODY_DIGESTS = ("x-amz-content-sha256", "content-digest", "repr-digest", "digest", "content-md5", "signature-input")
+_RETRY_COUNT, _IDEMPOTENCY_KEY = "x-stainless-retry-count", "idempotency-key"
+_RETRIED = frozenset({408, 409, 425, 429})
+_MAYBE_TOO_LONG = frozenset({400, 413, 422, 500})
+_OTHER_APIS = ("/api/chat", "/api/generate", ":generateContent", ":streamGenerateContent", "/converse", "/invoke")
+"""Ends of the paths of model APIs without an adapter."""
+
+
+def transport(
+    inner: Any = None,
+    /,
+    *,
+    session: str | None = None,
+    tenant: str = "default",
+    agent: str = "default",
+    store: Store | str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    retry_window: float = RETRY_WINDOW,
+    **setting_overrides: Any,
+) -> Any:
+    """`inner`, a transport of httpx or httpx2, with context; without `inner`, a new `httpx.HTTPTransport`.
+
+    A call's session is the one in its header `x-ctxwrap-session`, else that of `using(...)`, else `session`.
+    """
+    inner = inner if inner is not None else import_module("httpx").HTTPTransport()
+    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    return joined(_Transport, module_of(inner).BaseTransport)(inner, binding, retry_window)
+
+
+def async_transport(
+    inner: Any = None,
+    /,
+    *,
+    session: str | None = None,
+    tenant: str = "default",
+    agent: str = "default",
+    store: Store | str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    retry_window: float = RETRY_WINDOW,
+    **setting_overrides: Any,
+) -> Any:
+    """The same for `AsyncClient`; without `inner`, over a new `httpx.AsyncHTTPTransport`."""
+    inner = inner if inner is not None else import_module("httpx").AsyncHTTPTransport()
+    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    return joined(_AsyncTransport, module_of(inner).AsyncBaseTransport)(inner, binding, retry_window)
+
+
+def http_client(
+    *,
+    session: str | None = None,
+    tenant: str = "default",
+    agent: str = "default",
+    store: Store | str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    retry_window: float = RETRY_WINDOW,
+    library: Library = "httpx",
+    client_options: Mapping[str, Any] | None = None,
+    **setting_overrides: Any,
+) -> "httpx.Client":
+    """A client of httpx, or of httpx2, whose requests to model APIs have context, for anything that takes one.
+
+    `client_options` are arguments of `httpx.Client`, such as `timeout` or `proxy`.
+    """
+    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    client: httpx.Client = import_module(library).Client(**(client_options or {}))
+    _open_door(client, lambda inner: joined(_Transport, module_of(inner).BaseTransport)(inner, binding, retry_window))
+    return client
+
+
+def async_http_client(
+    *,
+    session: str | None = None,
+    tenant: str = "default",
+    agent: str = "default",
+    store: Store | str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    retry_window: float = RETRY_WINDOW,
+    library: Library = "httpx",
+    client_options: Mapping[str, Any] | None = None,
+    **setting_overrides: Any,
+) -> "httpx.AsyncClient":
+    """The same for async code."""
+    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    client: httpx.AsyncClient = import_module(library).AsyncClient(**(client_options or {}))
+    _open_door(
+        client, lambda inner: joined(_AsyncTransport, module_of(inner).AsyncBaseTransport)(inner, binding, retry_window)
+    )
+    return client
+
+
+def _binding(
+    session: str | None,
+    tenant: str,
+    agent: str,
+    store: Store | str | os.PathLike[str] | None,
+    settings: Settings | None,
+    overrides: Mapping[str, Any],
+) -> ClientBinding:
+    chosen = settings_from(settings, **overrides)
+    if chosen.context_mode != "disabled":
+        preload_encoding("o200k_base", read_sample)
+    return ClientBinding(store=resolve_store(store), settings=chosen, session=session, tenant=tenant, agent=agent)
+
+
+def _open_door(client: Any, door: Callable[[Any], Any]) -> None:
+    """Put the door before all transports of a client, also those to proxies."""
+    client._transport = door(client._transport)
+    client._mounts = {pattern: inner and door(inner) for pattern, inner in client._mounts.items()}
+
+
+class _StatusError(Exception):
+    """An error response, with the attributes by which an SDK's exception shows it."""
+
+    def __init__(self, status_code: int, body: bytes) -> None:
+        super().__init__(f"HTTP {status_code}")
+        self.status_code, self.body = status_code, body
+
+
+class _Exchange:
+    """A request to a model: what the caller sent, and how it is sent on."""
+
+    def __init__(self, request: Any, content: bytes, body: Body, adapter: ProviderAdapter, scope: CallScope) -> None:
+        self.request, self.content, self.body = request, content, body
+        self.adapter, self.scope = adapter, scope
+
+    def plain_body(self) -> Body:
+        return self.body
+
+    def outgoing(self, call: Any, *, is_smaller: bool) -> Any:
+        """The request of `call`: the caller's bytes if the body has not changed."""
+        body = call.body if isinstance(call, PassthroughCall) or call.rewrites else None
+        headers = _own_headers(self.request)
+        if is_smaller:
+            headers = list(with_new_idempotency_key({"headers": dict(headers)})["headers"].items())
+        return _request(self.request, headers, self.content if body is None else encoded(body), body is not None)
+
+    def own_request(self, body: Body) -> Any:
+        """A request of ctxwrap's own, which is no retry of the caller's."""
+        headers = [each for each in _own_headers(self.request) if not each[0].lower().startswith("x-stainless-")]
+        headers = [each for each in headers if each[0].lower() != _IDEMPOTENCY_KEY]
+        return _request(self.request, headers, encoded(body), True)
+
+    @property
+    def identity(self) -> str:
+        """What a retry has in common with its first request: the idempotency key, else the body."""
+        key = self.request.headers.get(_IDEMPOTENCY_KEY)
+        return key or hashlib.sha256(f"{self.request.url.path}\n".encode() + self.content).hexdigest()
+
+    @property
+    def says_it_is_new(self) -> bool:
+        """Whether the SDK numbers its retries, and this is the first request."""
+        return str(self.request.headers.get(_RETRY_COUNT, "")) == "0"
+
+
+def _own_headers(request: Any) -> list[tuple[str, str]]:
+    """The headers in their order and spelling, without ctxwrap's."""
+    raw = [(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw]
+    return [(name, value) for name, value in raw if not name.lower().startswith("x-ctxwrap-")]
+
+
+def _request(request: Any, headers: list[tuple[str, str]], content: bytes, is_changed: bool) -> Any:
+    """A copy of `request` with other headers and other content."""
+    dropped = {"content-length", "transfer-encoding", *(("content-encoding",) if is_changed else ())}
+    kept = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers if name.lower() not in dropped]
+    kept.append((b"Content-Length", b"%d" % len(content)))
+    stream = module_of(request).ByteStream(content)
+    return type(request)(request.method, request.url, headers=kept, stream=stream, extensions=request.extensions)
+
+
+def _without_own_headers(request: Any) -> Any:
+    if not any(name.startswith("x-ctxwrap-") for name in request.headers):
+        return request
+    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in _own_headers(request)]
+    return type(request)(
+        request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
+    )
+
+
+def decoded_content(content: bytes, coding: str) -> bytes | None:
+    """A request's body without its compression; None if it cannot be read."""
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        return content
+    if coding not in ("gzip", "deflate"):
+        return None
+    try:
+        decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        plain = decoder.decompress(content, _LARGEST_BODY)
+    except zlib.error:
+        return None
+    return plain if decoder.eof else None
+
+
+class _ParkedCall(NamedTuple):
+    call: Any
+    reason: str
+    """What the log says if no retry comes."""
+    is_redirect: bool
+    deadline: float
+
+
+class ParkedCalls:
+    """Calls that failed and may be tried again. One that is not tried again in time ends its turn.
+
+    A retry of the SDK is the same turn. SDKs of OpenAI and Anthropic number their requests: number 0 is a new call.
+    Otherwise a request with the same idempotency key, else with the same body, is taken for a retry.
+    """
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._changed = threading.Condition()
+        self._parked: dict[tuple[SessionKey | None, str], _ParkedCall] = {}
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._parked
+
+    def park(
+        self, exchange: _Exchange, call: Any, reason: str, *, wait: float = 0.0, is_redirect: bool = False
+    ) -> bool:
+        """Keep the call for a retry; return whether there is time for one."""
+        if self._window <= 0:
+            return False
+        parked = _ParkedCall(call, reason, is_redirect, monotonic() + wait + self._window)
+        with self._changed:
+            earlier = self._parked.pop((exchange.scope.key, exchange.identity), None)
+            self._parked[exchange.scope.key, exchange.identity] = parked
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="ctxwrap-retries", daemon=True)
+                self._watcher.start()
+            self._changed.notify()
+        if earlier is not None:
+            earlier.call.managed.save(earlier.reason)
+        return True
+
+    def take(self, exchange: _Exchange, *, ends_others: bool) -> Any:
+        """The call that `exchange` retries, or None. Other parked calls of the session end, so that it is free."""
+        if self.is_empty:
+            return None
+        place = exchange.scope.key, exchange.identity
+        with self._changed:
+            found = self._parked.get(place)
+            if found is not None and (found.is_redirect or not exchange.says_it_is_new):
+                del self._parked[place]
+                return found.call
+            others = [each for each in self._parked if each[0] == place[0]] if ends_others else []
+            ended = [self._parked.pop(each) for each in others]
+        for each in ended:
+            each.call.managed.save(each.reason)
+        return None
+
+    def end_all(self) -> None:
+        with self._changed:
+            ended = list(self._parked.values())
+            self._parked.clear()
+            self._changed.notify()
+        for each in ended:
+            each.call.managed.save(each.reason)
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                late = [place for place, each in self._parked.items() if each.deadline <= monotonic()]
+                ended = [self._parked.pop(place) for place in late]
+                if not self._parked and not ended:
+                    self._watcher = None
+                    return
+                if not ended:
+                    self._changed.wait(min(each.deadline for each in self._parked.values()) - monotonic())
+            for each in ended:
+                each.call.managed.save(each.reason)
+
+
+class _Door:
+    """What the sync and the async transport share."""
+
+    def __init__(self, inner: Any, binding: ClientBinding, retry_window: float) -> None:
+        self._inner, self._binding = inner, binding
+        self._parked = ParkedCalls(retry_window)
+        self._warned = False
+
+    def _adapter(self, request: Any) -> ProviderAdapter | None:
+        """The adapter of the model API that a request calls; None if it passes unchanged."""
+        if request.method != "POST" or in_flight.get() is not None:
+            return None
+        path = request.url.path
+        adapter = adapter_at(path)
+        is_signed = request.headers.get("authorization", "").startswith("AWS4-")
+        if is_signed and (adapter is not None or "bedrock" in request.url.host):
+            raise UnsupportedClient(
+                f"the request to {request.url.host} is signed by its client over its body, so ctxwrap cannot add to "
+                "it: use a client that sends a key or token, or another HTTP client for this one"
+            )
+        if adapter is None:
+            if path.endswith(_OTHER_APIS):
+                self._warn(path)
+            return None
+        return adapter if "json" in request.headers.get("content-type", "") else None
+
+    def _warn(self, path: str) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning("ctxwrap: it does not know the API at %s: such calls have no context", path[:200])
+
+    def _exchange(self, request: Any, adapter: ProviderAdapter, content: bytes) -> _Exchange | None:
+        """The request with its scope; None if its body is no JSON object that can be read."""
+        plain = decoded_content(content, request.headers.get("content-encoding", ""))
+        body = None if plain is None else payload_in(plain)
+        if body is None:
+            return None
+        scope = self._binding.call_scope(split_headers(request.headers)[1])
+        if scope.mode not in ("disabled", "shadow"):
+            _check_unsigned(request)
+        adapter = with_cache_key(adapter, SimpleNamespace(base_url=request.url), self._binding, scope)
+        return _Exchange(request, content, body, adapter, scope)
+
+    def _retried(self, exchange: _Exchange) -> Any:
+        return self._parked.take(exchange, ends_others=self._binding.settings.on_busy != "interleave")
+
+    def _keeps(self, exchange: _Exchange, call: Any, error: Any) -> bool:
+        """Whether the turn stays open after `error`, an exception or a response, since a retry may follow."""
+        if isinstance(call, PassthroughCall):
+            return True
+        if isinstance(error, BaseException):
+            return isinstance(error, Exception) and self._parked.park(exchange, call, why_stopped(error))
+        status, should = error.status_code, error.headers.get("x-should-retry")
+        is_redirect = error.has_redirect_location
+        if should == "false" or not (should == "true" or is_redirect or status in _RETRIED or status >= 500):
+            return False
+        return self._parked.park(
+            exchange, call, f"provider_error: HTTP {status}", wait=_retry_after(error), is_redirect=is_redirect
+        )
+
+    def _finish(self) -> None:
+        self._parked.end_all()
+        if self._binding.sessions:
+            finish_documents(self._binding.sessions)
+
+
+def _check_unsigned(request: Any) -> None:
+    digest = next((name for name in _BODY_DIGESTS if name in request.headers), None)
+    if digest is not None:
+        raise UnsupportedClient(
+            f"the header {digest} is a digest of the request's body, so ctxwrap cannot add to it: turn it off, or use "
+            "another HTTP client for this one"
+        )
+
+
+def _retry_after(response: Any) -> float:
+    """Seconds that the provider asks to wait; 0 if it does not say, or more than SDKs wait."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(response.headers[name]) * unit
+        except (KeyError, ValueError):
+            continue
+        return seconds if 0 <= seconds <= _LONGEST_WAIT else 0.0
+    return 0.0
+
+
+def _replayed(response: Any, raw: bytes) -> _StatusError:
+    """The error in a response whose raw bytes were read; they can be read again."""
+    module = module_of(response)
+    response.stream = module.ByteStream(raw)
+    body = raw
+    if response.headers.get("content-encoding"):
+        try:
+            body = module.Response(response.status_code, headers=response.headers, content=raw).content
+        except module.DecodingError:
+            body = b""
+    return _StatusError(response.status_code, body)
+
+
+class _Transport(_Door):
+    def handle_request(self, request: Any) -> Any:
+        stored = None if in_flight.get() is not None else stored_by(request)
+        if stored is not None:
+            response = self._inner.handle_request(_without_own_headers(request))
+            return rewrite(_asked_by(request, response), StoredCall(stored)) if response.is_success else response
+        adapter = self._adapter(request)
+        exchange = None if adapter is None else self._exchange(request, adapter, request.read())
+        if exchange is None:
+            return self._inner.handle_request(_without_own_headers(request))
+        call = self._retried(exchange)
+        if call is None:
+            call = sync.begin(
+                self._binding, exchange.adapter, exchange.plain_body, exchange.scope, self._sender(exchange)
+            )
+        return self._send(exchange, call)
+
+    def close(self) -> None:
+        self._finish()
+        self._inner.close()
+
+    def _send(self, exchange: _Exchange, call: Any) -> Any:
+        is_smaller = False
+        while True:
+            try:
+                with call_in_flight(call):
+                    response = self._inner.handle_request(exchange.outgoing(call, is_smaller=is_smaller))
+                if response.is_success:
+                    response.extensions[EXTENSION] = call
+                    return rewrite(_asked_by(exchange.request, response), call)
+                if isinstance(call, PassthroughCall) or not self._shrinks(response, call):
+                    break
+                is_smaller = True
+            except BaseException as error:
+                if not self._keeps(exchange, call, error):
+                    call.stop(why_stopped(error))
+                raise
+        if not self._keeps(exchange, call, response):
+            call.stop(f"provider_error: HTTP {response.status_code}")
+        return response
+
+    def _shrinks(self, response: Any, call: Any) -> bool:
+        """Whether the provider refused a request as too long, and `call` now has a smaller one."""
+        if response.status_code not in _MAYBE_TOO_LONG:
+            return False
+        raw = b"".join(response.stream)
+        response.stream.close()
+        return bool(call.shrink(_replayed(response, raw)))
+
+    def _sender(self, exchange: _Exchange) -> Send:
+        def send(body: Body) -> Body:
+            with call_in_flight(OWN_REQUEST):
+                response = self._inner.handle_request(exchange.own_request(body))
+                return _answer(response, response.read())
+
+        return send
+
+
+class _AsyncTransport(_Door):
+    async def handle_async_request(self, request: Any) -> Any:
+        stored = None if in_flight.get() is not None else stored_by(request)
+        if stored is not None:
+            response = await self._inner.handle_async_request(_without_own_headers(request))
+            return (
+                await rewrite_async(_asked_by(request, response), AsyncStoredCall(stored))
+                if response.is_success
+                else response
+            )
+        adapter = self._adapter(request)
+        exchange = None if adapter is None else self._exchange(request, adapter, await request.aread())
+        if exchange is None:
+            return await self._inner.handle_async_request(_without_own_headers(request))
+        call = await in_thread_if(not self._parked.is_empty, self._retried, exchange)
+        if call is None:
+            call = await async_.begin(
+                self._binding, exchange.adapter, exchange.plain_body, exchange.scope, self._async_sender(exchange)
+            )
+        return await self._send(exchange, call)
+
+    async def aclose(self) -> None:
+        await in_thread(self._finish)
+        await self._inner.aclose()
+
+    async def _send(self, exchange: _Exchange, call: Any) -> Any:
+        is_smaller = False
+        while True:
+            try:
+                with call_in_flight(call):
+                    response = await self._inner.handle_async_request(exchange.outgoing(call, is_smaller=is_smaller))
+                if response.is_success:
+                    response.extensions[EXTENSION] = call
+                    return await rewrite_async(_asked_by(exchange.request, response), call)
+                if isinstance(call, PassthroughCall) or not await self._shrinks(response, call):
+                    break
+                is_smaller = True
+            except BaseException as error:
+                if not self._keeps(exchange, call, error):
+                    await call.stop(why_stopped(error))
+                raise
+        if not self._keeps(exchange, call, response):
+            await call.stop(f"provider_error: HTTP {response.status_code}")
+        return response
+
+    async def _shrinks(self, response: Any, call: Any) -> bool:
+        if response.status_code not in _MAYBE_TOO_LONG:
+            return False
+        raw = b"".join([chunk async for chunk in response.stream])
+        await response.stream.aclose()
+        return bool(await call.shrink(_replayed(response, raw)))
+
+    def _async_sender(self, exchange: _Exchange) -> SendAsync:
+        async def send(body: Body) -> Body:
+            with call_in_flight(OWN_REQUEST):
+                response = await self._inner.handle_async_request(exchange.own_request(body))
+                return _answer(response, await response.aread())
+
+        return send
+
+
+def _asked_by(request: Any, response: Any) -> Any:
+    """`response`, which knows the caller's request: a transport's response knows none yet."""
+    response.request = request
+    return response
+
+
+def _answer(response: Any, content: bytes) -> Body:
+    """The JSON of a reply to ctxwrap's own request."""
+    payload = payload_in(content) if response.is_success else None
+    if payload is None:
+        raise _StatusError(response.status_code, content)
+    return payload
