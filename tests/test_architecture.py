@@ -52,7 +52,7 @@ REPEATED_CLASSES = {
 """Classes whose name a published schema or a documented API fixes, beside ours of the same name."""
 
 REPEATED_MODULES = {
-    "__init__", "assembly", "base", "chat", "clauses", "derived", "document", "documents", "envelope", "files",
+    "__init__", "app", "assembly", "base", "chat", "clauses", "derived", "document", "documents", "envelope", "files",
     "format", "habits", "http", "intents", "items", "lifecycle", "log", "lookup", "memory", "messages", "missing",
     "models", "names", "persons", "reader", "reply", "report", "requests", "responses", "selection", "session",
     "sessions", "statements", "store", "streams", "turns", "values", "vocabulary",

@@ -1,7 +1,6 @@
 """The command `chat`: each line goes through a wrapped client, and the answer is streamed."""
 
 import sys
-import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -175,13 +174,12 @@ def _greet(model: str | None, key: SessionKey, store: Store) -> None:
 
 
 def _open_page(store: Store, key: SessionKey) -> None:
-    from ctxwrap.cli.ui import address_of, start_ui
+    from ctxwrap.cli.ui import address_of, run_page
 
-    server, address = start_ui(store)
-    threading.Thread(target=server.run, name="ctxwrap-ui", daemon=True).start()
-    click.echo(f"page: {address_of(address, key)}\n")
+    address = address_of(run_page(store), key)
+    click.echo(f"page: {address}\n")
     if sys.stdout.isatty():
-        webbrowser.open(address_of(address, key))
+        webbrowser.open(address)
 
 
 def _streamed(text: str) -> dict[str, Any]:

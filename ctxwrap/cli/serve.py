@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ctxwrap.cli.output import STORE, command
+from ctxwrap.cli.ui import run_page
 from ctxwrap.errors import SettingsError
 
 _TABLES = {"upstreams": "upstream", "keys": "key"}
@@ -93,6 +94,7 @@ def _read_config(context: click.Context, _: click.Parameter, path: str | None) -
 @click.option(
     "--drain", type=click.FloatRange(1), default=30, show_default=True, help="Seconds to finish when stopped."
 )
+@click.option("--ui", is_flag=True, help="Also serve the page of `ctxwrap ui`, on a port of its own on 127.0.0.1.")
 @click.pass_context
 def serve_command(context: click.Context, /, new_token: str | None, **options: Any) -> None:
     """Serve OpenAI's and Anthropic's APIs with context, for tools that take a URL.
@@ -130,6 +132,7 @@ def _serve(settings: dict[str, Any], *, listen: str, tokens: str, token_file: st
     from ctxwrap.service.serve.worker import serve
     from ctxwrap.service.web import Address, allowed_hosts, bind, is_loopback, parse_address
     from ctxwrap.settings import settings_from
+    from ctxwrap.stores import open_store
 
     address = parse_address(listen)
     loopback = is_loopback(address.host)
@@ -156,4 +159,6 @@ def _serve(settings: dict[str, Any], *, listen: str, tokens: str, token_file: st
             drain=options["drain"],
         )
         click.echo(f"listening on http://{address}", err=True)
+        if options["ui"]:
+            click.echo(f"page: {run_page(open_store(options['store']))}", err=True)
         serve(config, listening)

@@ -3,6 +3,7 @@
 import secrets
 import socket
 import sys
+import threading
 import webbrowser
 from importlib import import_module
 from urllib.parse import quote
@@ -61,6 +62,13 @@ def start_ui(store: Store, port: int = 0) -> "tuple[_Server, str]":
     token = secrets.token_urlsafe(24)
     app = LocalAccess(ui_app(store), token, frozenset({f"{_LOOPBACK}:{port}", f"localhost:{port}"}))
     return _Server(app, listener), f"http://{_LOOPBACK}:{port}/?token={token}"
+
+
+def run_page(store: Store) -> str:
+    """Serve the page in a thread, as long as the process runs; return its address."""
+    server, address = start_ui(store)
+    threading.Thread(target=server.run, name="ctxwrap-ui", daemon=True).start()
+    return address
 
 
 class _Server:

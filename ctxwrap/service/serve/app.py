@@ -35,7 +35,7 @@ from ctxwrap.service.serve.routes import (
     upstream_headers,
 )
 from ctxwrap.service.web import foreign_page, is_known_host
-from ctxwrap.session.scope import using
+from ctxwrap.session.scope import ScopeNames, using
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import settings_from
 from ctxwrap.stores import resolve_store
@@ -193,10 +193,10 @@ class ProxyApp:
             logger.warning("ctxwrap: a call has no context, since its session was not found: %s", error)
             return None
 
-    async def send(self, request: httpx.Request, scope: dict[str, str] | None) -> httpx.Response:
+    async def send(self, request: httpx.Request, scope: ScopeNames) -> httpx.Response:
         """Send a request through the door; what fails before there is a reply is a refusal."""
         try:
-            with using(**(scope or {})):
+            with using(**scope):
                 response: httpx.Response = await self._door.handle_async_request(request)
         except (InvalidId, SettingsError, UnsupportedClient) as error:
             raise RefusedRequest(400, str(error)) from error
@@ -308,7 +308,7 @@ class _Exchange:
         raw = upstream_headers(self.scope["headers"], to.upstream, drops_credentials=not is_own_key)
         url = _url(to.upstream.url)
         url = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + to.target)
-        names, session, scope = None, None, None
+        session, scope = None, ScopeNames()
         adapter = adapter_at(url.path) if self.scope["method"] == "POST" else None
         plain = decoded_content(content, headers.get("content-encoding", ""))
         body = None if plain is None or "json" not in headers.get("content-type", "") else payload_in(plain)

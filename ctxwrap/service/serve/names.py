@@ -4,12 +4,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from ctxwrap.service.serve.access import Grant
 from ctxwrap.service.serve.routes import RefusedRequest
-from ctxwrap.session.scope import Scope
+from ctxwrap.session.scope import Scope, ScopeNames
 from ctxwrap.types import Body
 
 _HAS_USERS = "user" in {field.name for field in fields(Scope)}
@@ -30,7 +30,7 @@ class RequestNames(NamedTuple):
         """The name of a session in the store: each user has sessions of their own."""
         return session if self.user is None else f"{quote(self.user, safe='')}/{session}"
 
-    def scope(self, session: str | None) -> dict[str, str]:
+    def scope(self, session: str | None) -> ScopeNames:
         """The arguments of `using(...)`; a call without a session has no context."""
         named = {
             "tenant": self.tenant,
@@ -38,7 +38,7 @@ class RequestNames(NamedTuple):
             "context_mode": self.mode,
             "user": self.user if _HAS_USERS else None,
         }
-        return {name: value for name, value in named.items() if value is not None}
+        return cast(ScopeNames, {name: value for name, value in named.items() if value is not None})
 
 
 def names_of(headers: Mapping[str, str], body: Body, grant: Grant | None, tenant: str) -> RequestNames:
