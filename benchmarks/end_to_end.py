@@ -3,11 +3,11 @@
     python benchmarks/end_to_end.py [--seeds 1,2] [--budgets 4000,8000,32000] [--data FILE]
 
 Conversations of 100 to 600 turns are generated from a seed: small talk, long technical messages, support tickets. Facts
-stand in their first 60 %, and the questions, which share a few words with them, come at least 40 turns later. The turns
-between questions are written to the log directly, without the facts in memory; each question goes through a wrapped
-client to a scripted provider. `found` is the share of questions whose answer is in the request. For comparison: the
-last 20 messages, and everything. FILE holds conversations in the format of `benchmarks/recall.py`, whose questions are
-asked at the end; there `found` is the mean share of a question's evidence.
+stand in their first half, and the questions, which share at least two words with them, come 40 turns later or more. The
+turns between questions are written to the log directly, without the facts in memory; each question goes through a
+wrapped client to a scripted provider. `found` is the share of questions whose answer is in the request. For comparison:
+the last 20 messages, and everything. FILE holds conversations in the format of `benchmarks/recall.py`; with these,
+`found` is the mean share of a question's evidence.
 """
 
 import argparse
@@ -59,12 +59,12 @@ class Exchange(NamedTuple):
     user: str
     answer: str
     time: datetime
-    asks: Question | None = None
 
 
 class Conversation(NamedTuple):
     kind: str
-    exchanges: list[Exchange]
+    parts: list[Exchange | Question]
+    """In their order; a question is a turn of its own."""
     speakers: tuple[str, str] = ("", "")
 
 
@@ -149,7 +149,7 @@ _CHAT_FACTS = """
 {Who} finally had {thing} repaired by a craftsman named {key} near the station.
     Who was it that fixed {thing} for {who}?
 We met {who} at the concert, and she is engaged to somebody called {key} now.
-    Whom is {who} going to marry?
+    To whom did you hear that {who} is engaged?
 {Who} keeps {thing} in a cupboard marked {key}.
     Which cupboard did I say holds {thing} of {who}?
 For {who} I want to buy {thing} at the shop {key} in the old town.
@@ -225,17 +225,17 @@ Closed: the {device} of {person} in {city} only needed the firmware {key}.
 {Person} in {city} pays for the {device} through the contract {key}.
     Under which contract does {person} have the {device}?
 The technician for {city} is now {key}, and {person} has the number.
-    Who repairs things for us in {city}?
+    Who is the technician that repairs things for us in {city}?
 The {device} in {city} was built into a cabinet labelled {key}.
     Where exactly is the {device} in {city} installed?
 {Person} wants every mail about the {device} in copy to {key}.
-    Who else gets our mails to {person}?
+    Who else gets a copy of our mails to {person}?
 We lent {person} a replacement for the {device}, with the number {key}.
     Which replacement did {person} get from us?
 For the {device} in {city} the remote access goes through {key}.
     How do I reach the {device} in {city} remotely?
 {Person} refused the offer and bought from {key} instead, so {city} is lost.
-    Which competitor did {person} choose?
+    Which competitor did {person} in {city} choose?
 The {device} in {city} fails whenever {key} is switched on next door.
     What disturbs the {device} in {city}?
 """
@@ -273,17 +273,13 @@ class Writer:
 
     def conversation(self, turns: int) -> Conversation:
         draw, facts = self._draw, [self._fact() for _ in range(FACTS)]
-        told = dict(zip(draw.sample(range(int(0.6 * turns)), FACTS), facts, strict=True))
-        texts = [(self._user(told[at][0] if at in told else ""), self._answer()) for at in range(turns)]
-        asked = {}
-        for at, (_, question) in draw.sample(sorted(told.items()), FACTS // 2):
-            free = [place for place in range(max(at + LEAST_GAP, int(0.6 * turns)), turns) if place not in asked]
-            asked[draw.choice(free)] = question
+        told = dict(zip(draw.sample(range(turns // 2), FACTS), facts, strict=True))
         time, exchanges = datetime(2026, 1, 5, 9, 0, tzinfo=UTC), []
-        for at, (user, answer) in enumerate(texts):
+        for at in range(turns):
             time += timedelta(minutes=draw.randint(2, 40)) if at % 12 else timedelta(days=draw.randint(1, 6))
-            exchanges.append(Exchange(user, answer, time, asked.get(at)))
-        return Conversation(self._name, exchanges)
+            exchanges.append(Exchange(self._user(told[at][0] if at in told else ""), self._answer(), time))
+        asked = [(at, question) for at, (_, question) in draw.sample(sorted(told.items()), FACTS // 2)]
+        return Conversation(self._name, _with_questions(exchanges, asked, draw))
 
     def _fact(self) -> tuple[str, Question]:
         told, asked = self._draw.choice(self._kind.facts)
@@ -332,6 +328,19 @@ def _joined(sentences: Sequence[str]) -> str:
     return "\n\n".join(" ".join(group) for group in groups)
 
 
+def _with_questions(
+    exchanges: Sequence[Exchange], asked: Sequence[tuple[int, Question]], draw: random.Random
+) -> list[Exchange | Question]:
+    """The turns, with each question LEAST_GAP turns after the place that answers it, or later; or at the end."""
+    by_place: dict[int, list[Question]] = {}
+    for at, question in asked:
+        by_place.setdefault(draw.randint(min(at + LEAST_GAP, len(exchanges)), len(exchanges)), []).append(question)
+    parts: list[Exchange | Question] = []
+    for at, exchange in enumerate(exchanges):
+        parts += [*by_place.get(at, ()), exchange]
+    return [*parts, *by_place.get(len(exchanges), ())]
+
+
 def generated(seeds: Sequence[int], sizes: Sequence[int] = SIZES) -> Iterator[Conversation]:
     for seed in seeds:
         for kind in KINDS:
@@ -340,25 +349,26 @@ def generated(seeds: Sequence[int], sizes: Sequence[int] = SIZES) -> Iterator[Co
 
 
 def recorded(path: Path, questions: int) -> Iterator[Conversation]:
-    """The conversations of a file, with up to `questions` questions each, asked at the end."""
+    """The conversations of a file, with up to `questions` questions each."""
     for number, data in enumerate(json.loads(path.read_text())):
         said = [
             (turn, datetime.strptime(session["date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC))
             for session in data["sessions"]
             for turn in session["turns"]
         ]
-        texts = {turn["id"]: turn["text"] for turn, _ in said}
+        places = {turn["id"]: at for at, (turn, _) in enumerate(said)}
         asked = []
         for each in data["questions"]:
-            named = [id for written in each["evidence"] for id in re.findall(r"D\d+:\d+", written) if id in texts]
+            named = [places[id] for text in each["evidence"] for id in re.findall(r"D\d+:\d+", text) if id in places]
             if named:
-                asked.append(Question(each["question"], tuple(texts[id] for id in named)))
-        chosen = random.Random(number).sample(asked, min(questions, len(asked)))
+                question = Question(each["question"], tuple(said[at][0]["text"] for at in named))
+                asked.append((max(named) // 2, question))
         pairs = zip(said[::2], said[1::2], strict=False)
         exchanges = [Exchange(one["text"], other["text"], time) for (one, time), (other, _) in pairs]
-        end = exchanges[-1].time + timedelta(days=1)
+        draw = random.Random(number)
+        chosen = draw.sample(asked, min(questions, len(asked)))
         names = said[0][0]["speaker"], said[1][0]["speaker"]
-        yield Conversation("recorded", [*exchanges, *(Exchange("", "", end, each) for each in chosen)], names)
+        yield Conversation("recorded", _with_questions(exchanges, chosen, draw), names)
 
 
 class Past:
@@ -429,17 +439,17 @@ def asked(conversation: Conversation, name: str, settings: Settings, home: Path)
     with ScriptedProvider(lambda _: Answer("I see.")) as provider:
         bare = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
         client = ctxwrap.wrap(bare, session=name, store=store, settings=settings)
-        for exchange in conversation.exchanges:
-            if exchange.asks is not None:
-                said.append({"role": "user", "content": exchange.asks.text})
-                client.chat.completions.create(**request(said[-1:]))
-                sent = provider.last.ask.body
-                for way, body in (("ctxwrap", sent), ("last 20", request(said[-20:])), ("everything", request(said))):
-                    yield way, _outcome(body, exchange.asks, measure)
-                said.append({"role": "assistant", "content": "I see."})
-            if exchange.user:
-                past.add(exchange)
-                said += ({"role": "user", "content": exchange.user}, {"role": "assistant", "content": exchange.answer})
+        for part in conversation.parts:
+            if isinstance(part, Exchange):
+                past.add(part)
+                said += ({"role": "user", "content": part.user}, {"role": "assistant", "content": part.answer})
+                continue
+            said.append({"role": "user", "content": part.text})
+            client.chat.completions.create(**request(said[-1:]))
+            sent = provider.last.ask.body
+            for way, body in (("ctxwrap", sent), ("last 20", request(said[-20:])), ("everything", request(said))):
+                yield way, _outcome(body, part, measure)
+            said.append({"role": "assistant", "content": "I see."})
 
 
 def request(messages: Sequence[Body]) -> Body:

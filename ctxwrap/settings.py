@@ -204,8 +204,8 @@ class Shares:
     working_set: float = default_share("working_set")
     """The files of the working set, and offers."""
 
-    retrieved: float = default_share("retrieved")
-    """Passages of earlier messages that are relevant to the newest one."""
+    retrieved: float | None = None
+    """Passages of earlier messages that are relevant to the newest one; None: as `ctxwrap.kinds` has it by budget."""
 
     children: float = default_share("children")
     """Results of child sessions."""
@@ -215,6 +215,8 @@ class Shares:
 
     def __post_init__(self) -> None:
         for name, share in asdict(self).items():
+            if share is None and name == "retrieved":
+                continue
             _check_number(name, share)
             if not 0 <= share <= 1:
                 raise SettingsError(f"{name} must be from 0 to 1, not {share!r}")

@@ -34,6 +34,7 @@ from ctxwrap.pack.selection import (
     counted_once,
     cut,
     item_of_messages,
+    need_of_past,
     newest,
     passage_candidates,
     references_in,
@@ -175,6 +176,8 @@ class _Packing:
 
     def build(self) -> Pack:
         self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
+        if self.sources.retrieve and self._leaves_out():
+            self.ledger.hold("retrieved", self.ledger.budget.effective)
         self._add_texts("early")
         self._add_memory()
         self._add_files()
@@ -327,10 +330,16 @@ class _Packing:
             return start
         return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
 
+    def _leaves_out(self) -> bool:
+        """Whether messages are left out that may be found; a short conversation that fits is sent whole."""
+        older, first = self.conversation.older, self.inputs.first_message
+        known = len(self.inputs.system) + sum(0 < each.number < first for each in older)
+        fitting = min(self.ledger.left, self.settings.history_tokens)
+        is_whole = known >= first - 1 and sum(each.tokens for each in older) <= fitting
+        return self.ledger.conversation is not None or not is_whole
+
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
-        if self.sources.retrieve:
-            self.ledger.hold("retrieved", self.ledger.budget.effective)
         older, start = self.conversation.older, self._start()
         self.recent, self.copies = referred(older[start:], self.measure)
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
@@ -347,7 +356,8 @@ class _Packing:
             self.items.append(item_of_messages(messages, reason, foreign, included=included))
 
     def _add_retrieved(self) -> None:
-        retrieve, limit = self.sources.retrieve, self.ledger.claimable("retrieved")
+        retrieve = self.sources.retrieve
+        limit = self.ledger.needed("retrieved", need_of_past(self.conversation.question))
         if retrieve is None or not limit:
             return
         known = [number for number in (*(each.number for each in self.recent), *self.conversation.newest) if number]

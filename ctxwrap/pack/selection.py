@@ -303,6 +303,15 @@ def text_candidates(
     return candidates
 
 
+_SHORT, _LONG = 100, 200
+"""Characters of a message up to which it leans on what was said before, and from which it brings its own context."""
+
+
+def need_of_past(question: str) -> float:
+    """How much a message needs of what was said before, from 1 for a short one to 0."""
+    return min(1.0, max(0.0, (_LONG - len(question)) / (_LONG - _SHORT)))
+
+
 class Passage(NamedTuple):
     """A part of an earlier message that may be relevant."""
 
