@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
-from ctxwrap.memory.items import TIERS, Origin, least_trusted_foreign, origin_of_request
+from ctxwrap.memory.items import TIERS, MemoryItem, Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of
 from ctxwrap.pack.injection import (
     Chosen,
@@ -23,10 +23,11 @@ from ctxwrap.pack.injection import (
     protocol_for,
     stable_tokens,
 )
-from ctxwrap.pack.memory import memory_block, sizes
+from ctxwrap.pack.memory import memory_block, recalled_item, sizes
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     NOT_VISIBLE,
+    Passage,
     Retrieved,
     Sharing,
     as_item,
@@ -55,6 +56,7 @@ from ctxwrap.types import (
     HistoryMessage,
     Injection,
     Message,
+    Operation,
     PackItem,
     Prefix,
     Record,
@@ -90,11 +92,16 @@ Retrieve = Callable[[str, int, int, Callable[[str], int]], Retrieved]
 """Finds passages about a question, in messages below a number, within a number of tokens, by a way of counting."""
 
 
+Recall = Callable[[Sequence[Passage], int], tuple[Operation, ...]]
+"""Brings memory items back from swap that were learned from passages, in a round."""
+
+
 class PackSources(NamedTuple):
     """The sources of a pack beside the state of the session."""
 
     files: WorkingSetView | None = None
     retrieve: Retrieve | None = None
+    recall: Recall | None = None
 
 
 class PackRequest(NamedTuple):
@@ -137,6 +144,8 @@ class Pack:
     """The tool outputs in the working set."""
     resources: tuple[Resource, ...] = ()
     """The texts for targets other than the model."""
+    recalled: tuple[Operation, ...] = ()
+    """What came back from swap because of what was found."""
 
 
 def pack(
@@ -173,6 +182,7 @@ class _Packing:
         self.copies: dict[int, int] = {}
         """By number of a message that is sent as a reference, the number of the original."""
         self.found = Retrieved()
+        self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
         self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
@@ -369,6 +379,24 @@ class _Packing:
             as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS_RELEVANT)
             for passage, each in missed
         ]
+        self._add_recalled(limit - sum(each.tokens for each in self.chosen.found))
+
+    def _add_recalled(self, left: int) -> None:
+        """The memory items that were learned from what is found; those that fit the rest of its share are shown."""
+        if self.sources.recall is None or not self.found.chosen:
+            return
+        shown = {str(item["id"]) for tier in self.inputs.state["memory"].values() for item in tier}
+        back = self.sources.recall(self.found.chosen, self.inputs.runtime.round)
+        self.recalled = tuple(each for each in back if each.id not in shown)
+        for item in (MemoryItem.from_json(each.item or {}) for each in self.recalled):
+            told = item.shown(round(item.decay, 3))
+            tokens = sizes(self.measure.text).whole(told)
+            self.items.append(recalled_item(item, tokens, fits=tokens <= left))
+            if tokens <= left:
+                left -= tokens
+                self.ledger.spend("memory", tokens)
+                for memory in (self.state["memory"], self.chosen.state["memory"]):
+                    memory[item.tier] = [*memory[item.tier], told]
 
     def _question(self) -> str:
         """The text to search with: the user's newest message, with the active task if it is short."""
@@ -401,6 +429,7 @@ class _Packing:
             outputs=self.working_set.outputs if self.working_set else (),
             output_paths=self.working_set.output_paths if self.working_set else (),
             resources=tuple(self.sharing.resources),
+            recalled=self.recalled,
         )
 
     def _sent(self) -> Record:
