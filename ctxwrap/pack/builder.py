@@ -186,11 +186,12 @@ class _Packing:
 
     def build(self) -> Pack:
         self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
-        if self.sources.retrieve and self._leaves_out():
-            self.ledger.hold("retrieved", self.ledger.budget.effective)
         self._add_texts("early")
+        self._hold_for_passages()
         self._add_memory()
+        self.ledger.hold("retrieved", 0)  # files come before passages
         self._add_files()
+        self._hold_for_passages()
         self._add_recent()
         self._add_outputs()
         self._add_retrieved()
@@ -340,13 +341,14 @@ class _Packing:
             return start
         return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
 
-    def _leaves_out(self) -> bool:
-        """Whether messages are left out that may be found; a short conversation that fits is sent whole."""
+    def _hold_for_passages(self) -> None:
+        """Reserve the share of passages, unless the conversation is so short that it is sent whole."""
         older, first = self.conversation.older, self.inputs.first_message
         known = len(self.inputs.system) + sum(0 < each.number < first for each in older)
         fitting = min(self.ledger.left, self.settings.history_tokens)
         is_whole = known >= first - 1 and sum(each.tokens for each in older) <= fitting
-        return self.ledger.conversation is not None or not is_whole
+        if self.sources.retrieve and (self.ledger.conversation is not None or not is_whole):
+            self.ledger.hold("retrieved", self.ledger.budget.effective)
 
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
@@ -383,7 +385,10 @@ class _Packing:
 
     def _add_recalled(self, left: int) -> None:
         """The memory items that were learned from what is found; those that fit the rest of its share are shown."""
-        if self.sources.recall is None or not self.found.chosen:
+        searched_alone = (
+            self._question() == self.conversation.question
+        )  # not with the task, which the user did not name
+        if self.sources.recall is None or not self.found.chosen or not searched_alone:
             return
         shown = {str(item["id"]) for tier in self.inputs.state["memory"].values() for item in tier}
         back = self.sources.recall(self.found.chosen, self.inputs.runtime.round)
