@@ -337,8 +337,6 @@ class _Packing:
         older = self.conversation.older
         limit = min(self.ledger.unreserved("recent_messages"), self.settings.history_tokens)
         start = cut(older, limit, self._began)
-        if self.ledger.conversation is None:
-            return start
         return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
 
     def _hold_for_passages(self) -> None:
