@@ -444,6 +444,7 @@ class _Packing:
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
+            **({"newest_first": True} if found else {}),
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 

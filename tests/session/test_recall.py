@@ -1,5 +1,7 @@
 """A question brings memory items back from swap: by their words, and by the message they were learned from."""
 
+import json
+import re
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -117,3 +119,17 @@ def test_newest_of_several_values_comes_back(chat: Chat) -> None:
     assert {*chat.tiers().values()} == {"swap"}
     chat.says("Where do I live, was it Porto?")
     assert chat.tiers() == {"home-Porto": "swap", "home-Lisbon": "working"}
+
+
+def test_of_what_was_told_twice_the_newer_comes_first_with_its_date(home: Path) -> None:
+    chat = Chat(home, history_tokens=30)
+    for hour in ("three", "five"):
+        chat.says(f"The meeting about the harbour is at {hour}.", *PASSING)
+    block = chat.says("When is the meeting about the harbour?").text.partition("<ctxwrap-found>\n")[2]
+    found = [json.loads(line) for line in block.partition("\n</ctxwrap-found>")[0].split("\n")]
+    told = [each for each in found if "harbour" in each["said"]]
+    assert [each["said"] for each in told] == [
+        "The meeting about the harbour is at five.",
+        "The meeting about the harbour is at three.",
+    ]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", each["when"]) for each in found)
