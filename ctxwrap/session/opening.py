@@ -1,6 +1,6 @@
 """The start of a turn: the caller's messages are aligned with the log, and the runtime fields are set."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -152,29 +152,23 @@ def _recalled(past: SessionState, new: Sequence[Message], number: int) -> tuple[
 _TRUSTED = 3
 """The best passages that bring back what was learned from them."""
 
+_STATED = 0.5
+"""The share of an item's words that a passage must have to state it."""
+
 
 def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tuple[Operation, ...]:
     """The swap items that were learned from the best passages and are stated there."""
     if not past.memory.evolves or not past.memory.swap:
         return ()
-    learned = [
-        item
-        for passage in found[:_TRUSTED]
-        for item in past.memory.swap.values()
-        if not item.successor and _is_learned_from(item, passage)
-    ]
-    once = {item.id: item for item in learned}
+    best = [(passage.number, subjects(passage.text)) for passage in found[:_TRUSTED]]
+    learned = [item for item in past.memory.swap.values() if not item.successor and _is_learned_from(item, best)]
     said = "\n".join(passage.text for passage in found[:_TRUSTED])
-    return bring_back(past.memory, Circumstances(number, answered=said), [*once.values()], "the message was found")
+    return bring_back(past.memory, Circumstances(number, answered=said), learned, "the message was found")
 
 
-def _is_learned_from(item: MemoryItem, passage: Passage) -> bool:
+def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]]) -> bool:
     first, last = message_range(item.source)
-    return first <= passage.number <= last and mentions(subjects(passage.text), item.content, _STATED)
-
-
-_STATED = 0.5
-"""The share of an item's words that a passage must have to state it."""
+    return any(first <= number <= last and mentions(said, item.content, _STATED) for number, said in passages)
 
 
 def _state(
