@@ -205,7 +205,7 @@ class Shares:
     """The files of the working set, and offers."""
 
     retrieved: float | None = None
-    """Passages of earlier messages that are relevant to the newest one; None: as `ctxwrap.kinds` has it by budget."""
+    """Passages of earlier messages that are relevant to the newest one; None for a part that depends on the budget."""
 
     children: float = default_share("children")
     """Results of child sessions."""
@@ -259,7 +259,7 @@ class Settings:
 
     budget_messages: int = 20
     """The most tokens for recent messages, memory and retrieved messages together, with their instructions: as many as
-    the last so many messages of the conversation have; 0 means no such limit."""
+    the last so many messages of the conversation have; 0 means no such limit. Short messages get more retrieved."""
 
     history_tokens: int = 10_000
     """The most tokens of recent messages, whether from the caller or from the log."""
