@@ -476,9 +476,10 @@ def show(conversations: Sequence[Conversation], budgets: Sequence[int], settings
                 for way, each in outcomes.items():
                     by_kind.setdefault(kind, {}).setdefault(way, []).extend(each)
         ctxwrap.flush()
+    by_kind["all"] = by_kind.pop("all")  # the last column
     print("| sent | " + " | ".join(f"{kind}, found | tokens" for kind in by_kind) + " |")
     print("| --- |" + " --- | --- |" * len(by_kind))
-    for way in by_kind["all"]:
+    for way in sorted(by_kind["all"], key=lambda way: not way.startswith("budget")):
         cells = [cell for outcomes in by_kind.values() for cell in _cells(outcomes[way])]
         print(f"| {way} | " + " | ".join(cells) + " |")
     print(f"\n{len(by_kind['all']['everything'])} questions about {len(conversations)} conversations")

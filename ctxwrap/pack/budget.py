@@ -102,12 +102,16 @@ class Ledger:
         share = _share(kind)
         self._held[share.name] = min(tokens, self._tokens(share))
 
-    def claimable(self, kind: str) -> int:
-        """The most that a kind may claim now: its share, or what is left in whole steps.
+    def share(self, kind: str) -> int:
+        """The tokens of a kind's share."""
+        return self._tokens(_share(kind))
+
+    def claimable(self, kind: str, spare: int = 0) -> int:
+        """The most that a kind may claim now: its share, or what is left, without `spare` tokens, in whole steps.
 
         Steps keep the place of a cut the same over many calls, although each leaves slightly more or less.
         """
-        share, left = _share(kind), self.unreserved(kind)
+        share, left = _share(kind), max(0, min(self.unreserved(kind), self._free(kind) - spare))
         most, limit = self._tokens(share), self._conversation_of(share)
         whole = self.budget.limit if limit is None else limit
         return most if most <= left else left - left % max(1, whole // _STEPS)
@@ -120,12 +124,17 @@ class Ledger:
 
     def unreserved(self, kind: str) -> int:
         """All tokens that are left and not reserved for other kinds."""
-        share = _share(kind)
-        held = {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
-        left = self.left - sum(held.values())
+        share, left = _share(kind), self._free(kind)
         if (limit := self._conversation_of(share)) is not None:
-            left = min(left, limit - sum(self._in_conversation(held)))
+            left = min(left, limit - sum(self._in_conversation(self._held_for_others(share))))
         return max(0, left)
+
+    def _free(self, kind: str) -> int:
+        """All tokens of the budget that are left and not reserved for other kinds."""
+        return self.left - sum(self._held_for_others(_share(kind)).values())
+
+    def _held_for_others(self, share: Share) -> dict[str, int]:
+        return {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
 
     def _in_conversation(self, held: Mapping[str, int]) -> Iterator[int]:
         """The tokens, spent or held, that count towards the limit for the conversation."""

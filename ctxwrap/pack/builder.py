@@ -187,11 +187,8 @@ class _Packing:
     def build(self) -> Pack:
         self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
         self._add_texts("early")
-        self._hold_for_passages()
         self._add_memory()
-        self.ledger.hold("retrieved", 0)  # files come before passages
         self._add_files()
-        self._hold_for_passages()
         self._add_recent()
         self._add_outputs()
         self._add_retrieved()
@@ -247,7 +244,7 @@ class _Packing:
         made = memory_block(
             self.inputs.state["memory"],
             self.inputs.epoch,
-            self.ledger.claimable("memory"),
+            self.ledger.claimable("memory", spare=self._tokens_for_passages()),
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
             history_cut=self._begins_elsewhere(),
@@ -339,17 +336,18 @@ class _Packing:
         start = cut(older, limit, self._began)
         return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
 
-    def _hold_for_passages(self) -> None:
-        """Reserve the share of passages, unless the conversation is so short that it is sent whole."""
+    def _tokens_for_passages(self) -> int:
+        """The share of passages; 0 if the conversation is so short that it is sent whole."""
         older, first = self.conversation.older, self.inputs.first_message
         known = len(self.inputs.system) + sum(0 < each.number < first for each in older)
         fitting = min(self.ledger.left, self.settings.history_tokens)
         is_whole = known >= first - 1 and sum(each.tokens for each in older) <= fitting
-        if self.sources.retrieve and (self.ledger.conversation is not None or not is_whole):
-            self.ledger.hold("retrieved", self.ledger.budget.effective)
+        may_find = self.sources.retrieve and (self.ledger.conversation is not None or not is_whole)
+        return self.ledger.share("retrieved") if may_find else 0
 
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
+        self.ledger.hold("retrieved", self._tokens_for_passages())
         older, start = self.conversation.older, self._start()
         self.recent, self.copies = referred(older[start:], self.measure)
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
