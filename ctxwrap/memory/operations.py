@@ -104,10 +104,10 @@ def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
     """Bring back the swap items that the user mentions or asks for, before the model is called."""
     if not now.evolves or not now.swap:
         return ()
-    return bring_back(now, turn, now.asked_in_swap(turn.said), "the user spoke of it again")
+    return recall_items(now, turn, now.asked_in_swap(turn.said), "the user spoke of it again")
 
 
-def bring_back(now: Memory, turn: Circumstances, found: Sequence[MemoryItem], reason: str) -> tuple[Operation, ...]:
+def recall_items(now: Memory, turn: Circumstances, found: Sequence[MemoryItem], reason: str) -> tuple[Operation, ...]:
     """Return the first of these swap items to the tiers they had."""
     comparison = _Comparison(now, turn)
     return tuple(comparison.reinforced(item, reason) for item in found[:_MAX_RECALLED])

@@ -381,10 +381,9 @@ class _Packing:
 
     def _add_recalled(self, left: int) -> None:
         """The memory items that were learned from what is found; those that fit the rest of its share are shown."""
-        searched_alone = (
-            self._question() == self.conversation.question
-        )  # not with the task, which the user did not name
-        if self.sources.recall is None or not self.found.chosen or not searched_alone:
+        if self.sources.recall is None or not self.found.chosen:
+            return
+        if self._question() != self.conversation.question:  # the user did not name the task that was searched with
             return
         shown = {str(item["id"]) for tier in self.inputs.state["memory"].values() for item in tier}
         back = self.sources.recall(self.found.chosen, self.inputs.runtime.round)
@@ -396,8 +395,14 @@ class _Packing:
             if tokens <= left:
                 left -= tokens
                 self.ledger.spend("memory", tokens)
-                for memory in (self.state["memory"], self.chosen.state["memory"]):
-                    memory[item.tier] = [*memory[item.tier], told]
+                self._show(item, told)
+
+    def _show(self, item: MemoryItem, told: dict[str, Any]) -> None:
+        """Add an item to the state, though the epoch may have it and the state may say that it is dropped."""
+        for memory in (self.state["memory"], self.chosen.state["memory"]):
+            memory[item.tier] = [*memory[item.tier], told]
+        dropped = [id for id in self.chosen.state.pop("dropped", ()) if id != item.id]
+        self.chosen.state |= {"dropped": dropped} if dropped else {}
 
     def _question(self) -> str:
         """The text to search with: the user's newest message, with the active task if it is short."""

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ctxwrap.memory.items import MemoryItem, is_foreign
-from ctxwrap.memory.operations import Circumstances, bring_back, recall
+from ctxwrap.memory.operations import Circumstances, recall, recall_items
 from ctxwrap.memory.similarity import mentions, subjects
 from ctxwrap.pack.selection import Passage
 from ctxwrap.session.branch import Alignment, align, digest
@@ -163,7 +163,7 @@ def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tu
     best = [(passage.number, subjects(passage.text)) for passage in found[:_TRUSTED]]
     learned = [item for item in past.memory.swap.values() if not item.successor and _is_learned_from(item, best)]
     said = "\n".join(passage.text for passage in found[:_TRUSTED])
-    return bring_back(past.memory, Circumstances(number, answered=said), learned, "the message was found")
+    return recall_items(past.memory, Circumstances(number, answered=said), learned, "the message was found")
 
 
 def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]]) -> bool:
