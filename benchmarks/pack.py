@@ -149,7 +149,7 @@ def _events(turn: int, at: str) -> list[Record]:
     ]
 
 
-COUNTING = "from ctxwrap.tokens.messages import Measure; Measure('gpt-4o').text('word')"
+COUNTING = "from ctxwrap.tokens.measure import Measure; Measure('gpt-4o').text('word')"
 RANKING = "import ctxwrap.retrieval.features"
 
 

@@ -28,6 +28,15 @@ class Share(NamedTuple):
     """Of the limit, by default."""
     of_conversation: float = 0.0
     """Of the limit for the whole conversation, where that applies; 0 if it does not apply to this share."""
+    least: int = 0
+    """Tokens that the share has by default where `part` has fewer, as far as they are at most `most` of the limit."""
+    most: float = 0.0
+    may_exceed: bool = False
+    """Whether it may take more than `of_conversation`, on top of the limit for the conversation."""
+
+    def tokens(self, limit: int) -> int:
+        """The default under a limit: the smaller the budget, the greater is its part for what is worth it."""
+        return int(max(self.part * limit, min(self.least, self.most * limit)))
 
 
 class EvidenceMapping(NamedTuple):
@@ -199,7 +208,7 @@ _ROWS = (
         name="retrieved",
         form="passage",
         evidence=EvidenceMapping("retrieval_result", omission="low_relevance"),
-        share=Share("retrieved", 0.04, of_conversation=0.25),
+        share=Share("retrieved", 0.04, of_conversation=0.25, least=2000, most=0.4, may_exceed=True),
         block="found",
         source="messages.jsonl",
         reason="found",

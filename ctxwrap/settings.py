@@ -212,8 +212,8 @@ class Shares:
     working_set: float = default_share("working_set")
     """The files of the working set, and offers."""
 
-    retrieved: float = default_share("retrieved")
-    """Passages of earlier messages that are relevant to the newest one."""
+    retrieved: float | None = None
+    """Passages of earlier messages that are relevant to the newest one; None for a part that depends on the budget."""
 
     children: float = default_share("children")
     """Results of child sessions."""
@@ -223,6 +223,8 @@ class Shares:
 
     def __post_init__(self) -> None:
         for name, share in asdict(self).items():
+            if share is None and name == "retrieved":
+                continue
             _check_number(name, share)
             if not 0 <= share <= 1:
                 raise SettingsError(f"{name} must be from 0 to 1, not {share!r}")
@@ -265,7 +267,7 @@ class Settings:
 
     budget_messages: int = 20
     """The most tokens for recent messages, memory and retrieved messages together, with their instructions: as many as
-    the last so many messages of the conversation have; 0 means no such limit."""
+    the last so many messages of the conversation have; 0 means no such limit. Short messages get more retrieved."""
 
     history_tokens: int = 10_000
     """The most tokens of recent messages, whether from the caller or from the log."""

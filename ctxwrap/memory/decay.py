@@ -13,7 +13,7 @@ An item moves at most one step per round, up or down.
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf, log2
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ctxwrap.memory.items import LOCATIONS, Location, MemoryItem, Mentions, Tier
 from ctxwrap.settings import MemoryRules
@@ -71,7 +71,7 @@ def advance(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryIte
         threshold = getattr(rules.thresholds, item.tier)
         reason = f"decay passed {threshold:g}" if decay >= threshold - _TINY else "not used for long"
         moves += (TierMove(item.id, item.tier, below, ceil(point), reason),)
-        item = replace(item, tier=below, decay=decay, anchor=point, since=point)
+        item = replace(item, tier=below, decay=decay, anchor=point, since=point, faded_from=_tier_before(item))
     return item, moves
 
 
@@ -113,14 +113,21 @@ def set_decay(item: MemoryItem, round: int, decay: float) -> MemoryItem:
 
 def move_to_swap(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """Move the item to swap for a reason other than decay, such as capacity."""
-    return replace(item, tier="swap", decay=decay_at(item, round, rules), anchor=max(round, item.anchor))
+    decay, anchor = decay_at(item, round, rules), max(round, item.anchor)
+    return replace(item, tier="swap", decay=decay, anchor=anchor, faded_from=_tier_before(item))
 
 
 def rehydrate(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
-    """Bring the item back from swap after a lookup, which is not a touch."""
+    """Bring the item back from swap to the tier it had, after a lookup, which is not a touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
-    anchor = max(round, item.anchor)
-    return replace(item, tier="ephemeral", decay=decay, anchor=anchor, since=anchor, successor="", mentions=None)
+    anchor, tier = max(round, item.anchor), item.faded_from or "ephemeral"
+    back = replace(item, tier=tier, decay=decay, anchor=anchor, since=anchor)
+    return replace(back, faded_from="", successor="", mentions=None)
+
+
+def _tier_before(item: MemoryItem) -> Tier | Literal[""]:
+    """The tier of an item before it began to fade."""
+    return item.faded_from or (item.tier if item.tier != "swap" else "")
 
 
 def _with_mentions(item: MemoryItem, last: int, mentions: Mentions, rules: MemoryRules) -> MemoryItem:
@@ -135,6 +142,7 @@ def _with_mentions(item: MemoryItem, last: int, mentions: Mentions, rules: Memor
         touches=touches,
         last=last,
         mentions=mentions,
+        faded_from="" if tier == item.faded_from else item.faded_from,
     )
 
 

@@ -61,6 +61,8 @@ class MemoryItem:
     """The decay it was first given; the present decay if unknown."""
     pinned: bool = False
     """Whether the operator keeps it: no decay, no removal."""
+    faded_from: Tier | Literal[""] = ""
+    """The tier it had before it faded, to which it returns when somebody asks for it."""
     successor: str = ""
     """The id of the item that replaced it."""
     origin: Origin = "assistant"
@@ -107,6 +109,7 @@ _NAMES = tuple(each.name for each in fields(MemoryItem))
 _DEFAULTS = {
     "touches": 1.0,
     "pinned": False,
+    "faded_from": "",
     "successor": "",
     "origin": "assistant",
     "source": "",

@@ -87,16 +87,39 @@ class Memory:
         near = (({*self._facts.near(content, place)}, place) for place in (self.items, self.swap))
         return next((found[0] for ids, place in near if (found := _all_of(ids, place))), None)
 
-    def restated_in_swap(self, text: str) -> list[MemoryItem]:
-        """Return swap items that `text` restates and nothing replaced."""
+    def asked_in_swap(self, text: str) -> list[MemoryItem]:
+        """Return the swap items that `text` restates or asks for, best first; of a replaced item its newest value."""
+        said, words = subjects(text), self._swapped_words() if self.swap else {}
+        shared: dict[str, list[int]] = {}
+        for word in sorted(said & words.keys()):
+            having = [id for id in words[word] if id in self.swap]
+            for id in having:
+                shared.setdefault(id, []).append(len(having))
+        restated = {id for id in shared if mentions(said, self.swap[id].content)}
+        asked = {id for id, counts in shared.items() if _is_asked(counts, len(said))}
+        ranked = sorted(
+            restated | asked, key=lambda id: (id not in restated, -sum(1 / each for each in shared[id]), id)
+        )
+        newest = {item.id: item for id in ranked if (item := self._newest_value(self.swap[id]))}
+        return list(newest.values())
+
+    def _newest_value(self, item: MemoryItem) -> MemoryItem | None:
+        """Return the swap item that nothing replaced, from `item` on; None if its newest value is elsewhere."""
+        seen = {item.id}
+        while item.successor:
+            if item.successor in seen or item.successor not in self.swap:
+                return None
+            item = self.swap[item.successor]
+            seen.add(item.id)
+        return item
+
+    def _swapped_words(self) -> dict[str, set[str]]:
+        """Return the ids of swap items by word; some may have left swap."""
         for id in self._unindexed:
             for word in subjects(self.swap[id].content) if id in self.swap else ():
                 self._swapped_by_word.setdefault(word, set()).add(id)
         self._unindexed.clear()
-        said = subjects(text)
-        near = {id for word in said for id in self._swapped_by_word.get(word, ()) if id in self.swap}
-        found = [self.swap[id] for id in sorted(near) if mentions(said, self.swap[id].content)]
-        return [item for item in found if not item.successor]
+        return self._swapped_by_word
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[TierMove, ...]]:
         """Return the state that the model will see in round `then`, and the moves until then, without side effects.
@@ -233,6 +256,18 @@ class Memory:
         if item.tier == "core" and self.rules.half_lives.core == inf:
             return False, item.importance - worth, item.first, item.id
         return not is_work(item.type), decay_at(item, round, self.rules) - worth, -item.anchor, item.id
+
+
+_LEAST_ASKED = 0.4
+"""The share of a question's words that an item must have to answer it."""
+
+_TELLING = 3
+"""A single word answers a question if no more swap items have it."""
+
+
+def _is_asked(counts: Sequence[int], words: int) -> bool:
+    """Whether an item answers a question of so many words, given how many items have each word that it shares."""
+    return len(counts) >= _LEAST_ASKED * words and (len(counts) > 1 or counts[0] <= _TELLING)
 
 
 def rules_as_json(rules: MemoryRules, *, evolves: bool) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Derives a turn's operations from what the model was shown, what it returned and the memory now."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -100,12 +101,16 @@ def user_statements(said: str, contents: Iterable[str]) -> tuple[Statement, ...]
 
 
 def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
-    """Bring back the swap items that the user mentions, before the model is called."""
-    if not now.evolves:
+    """Bring back the swap items that the user mentions or asks for, before the model is called."""
+    if not now.evolves or not now.swap:
         return ()
-    found = now.restated_in_swap(turn.said)[:_MAX_RECALLED]
+    return recall_items(now, turn, now.asked_in_swap(turn.said), "the user spoke of it again")
+
+
+def recall_items(now: Memory, turn: Circumstances, found: Sequence[MemoryItem], reason: str) -> tuple[Operation, ...]:
+    """Return the first of these swap items to the tiers they had."""
     comparison = _Comparison(now, turn)
-    return tuple(comparison.reinforced(item, "the user spoke of it again") for item in found)
+    return tuple(comparison.reinforced(item, reason) for item in found[:_MAX_RECALLED])
 
 
 def drop_omitted(shown: State, snapshot: State) -> tuple[State, str]:
@@ -389,7 +394,7 @@ class _Comparison:
         if rises and (is_passing(item.type) or not mentions(heard, known.content, _RELATED)):
             return item
         round, allowed = self._turn.round, self._allowed(tier, self._least_trusted(item))
-        return replace(item, tier=allowed, since=max(item.since, round), last=round)
+        return replace(item, tier=allowed, since=max(item.since, round), last=round, faded_from="")
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)
@@ -429,10 +434,17 @@ class _Comparison:
         rules, round = self._now.rules, self._turn.round
         if item.tier == "swap":
             item = rehydrate(item, round, rules)
+            item = replace(item, tier=self._allowed(self._with_room(item.tier), item.origin))
         limit = highest_tier(item.origin, foreign_core=self._turn.foreign_core)
         if mentions(self._said, item.content):
             return apply_mention(item, round, rules.restated, rules, limit)
         return apply_mention(item, round, rules.echoed, rules, limit, spoken=False)
+
+    def _with_room(self, tier: Location) -> Location:
+        """Return the tier, or the next one below that is not full; an item is never too many for ephemeral."""
+        held = Counter(item.tier for item in self._now.items.values())
+        below = LOCATIONS[LOCATIONS.index(tier) : LOCATIONS.index("ephemeral")]
+        return next((each for each in below if held[each] < getattr(self._now.rules.capacity, each)), "ephemeral")
 
     def _tier_for_new(self, tier: Location, type: str) -> Location:
         """Return the tier for a new item; short-lived types go to ephemeral."""

@@ -1,5 +1,6 @@
 """The token budget of a call, and the ledger in which kinds of pack items claim their shares of it."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -101,38 +102,61 @@ class Ledger:
         share = _share(kind)
         self._held[share.name] = min(tokens, self._tokens(share))
 
-    def claimable(self, kind: str) -> int:
-        """The most that a kind may claim now: its share, or what is left in whole steps.
+    def share(self, kind: str) -> int:
+        """The tokens of a kind's share."""
+        return self._tokens(_share(kind))
+
+    def claimable(self, kind: str, spare: int = 0) -> int:
+        """The most that a kind may claim now: its share, or what is left, without `spare` tokens, in whole steps.
 
         Steps keep the place of a cut the same over many calls, although each leaves slightly more or less.
         """
-        share, left = _share(kind), self.unreserved(kind)
+        share, left = _share(kind), max(0, min(self.unreserved(kind), self._free(kind) - spare))
         most, limit = self._tokens(share), self._conversation_of(share)
         whole = self.budget.limit if limit is None else limit
         return most if most <= left else left - left % max(1, whole // _STEPS)
 
+    def needed(self, kind: str, need: float) -> int:
+        """The most that a kind which may exceed the limit for the conversation claims, given its need, from 0 to 1."""
+        share, most = _share(kind), self.claimable(kind)
+        within = share.part * self.budget.limit if self.conversation is None else self._within_conversation(share)
+        return int(most if most <= within else within + need * (most - within))
+
     def unreserved(self, kind: str) -> int:
         """All tokens that are left and not reserved for other kinds."""
-        share = _share(kind)
-        held = {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
-        left = self.left - sum(held.values())
+        share, left = _share(kind), self._free(kind)
         if (limit := self._conversation_of(share)) is not None:
-            names = {row.share.name for row in KINDS.values() if row.share and row.share.of_conversation}
-            left = min(left, limit - sum(each.get(name, 0) for name in names for each in (self.spent, held)))
+            left = min(left, limit - sum(self._in_conversation(self._held_for_others(share))))
         return max(0, left)
+
+    def _free(self, kind: str) -> int:
+        """All tokens of the budget that are left and not reserved for other kinds."""
+        return self.left - sum(self._held_for_others(_share(kind)).values())
+
+    def _held_for_others(self, share: Share) -> dict[str, int]:
+        return {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
+
+    def _in_conversation(self, held: Mapping[str, int]) -> Iterator[int]:
+        """The tokens, spent or held, that count towards the limit for the conversation."""
+        for share in {row.share for row in KINDS.values() if row.share and row.share.of_conversation}:
+            tokens = self.spent.get(share.name, 0) + held.get(share.name, 0)
+            yield min(tokens, self._within_conversation(share)) if share.may_exceed else tokens
 
     def spend(self, kind: str, tokens: int) -> None:
         name = _share(kind).name
         self.spent[name] = self.spent.get(name, 0) + tokens
 
     def _tokens(self, share: Share) -> int:
-        tokens = int(getattr(self.shares, share.name, share.part) * self.budget.limit)
-        limit = self._conversation_of(share)
-        return tokens if limit is None else min(tokens, int(share.of_conversation * limit))
+        part = getattr(self.shares, share.name, None)
+        tokens = share.tokens(self.budget.limit) if part is None else int(part * self.budget.limit)
+        return tokens if self._conversation_of(share) is None else min(tokens, self._within_conversation(share))
 
     def _conversation_of(self, share: Share) -> int | None:
         """The limit for the conversation, if it applies to a share."""
-        return self.conversation if share.of_conversation else None
+        return self.conversation if share.of_conversation and not share.may_exceed else None
+
+    def _within_conversation(self, share: Share) -> int:
+        return int(share.of_conversation * (self.conversation or 0))
 
     def as_json(self) -> Record:
         budget = self.budget

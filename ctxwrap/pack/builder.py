@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
-from ctxwrap.memory.items import TIERS, Origin, least_trusted_foreign, origin_of_request
+from ctxwrap.memory.items import TIERS, MemoryItem, Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of
 from ctxwrap.pack.injection import (
     Chosen,
@@ -23,10 +23,11 @@ from ctxwrap.pack.injection import (
     protocol_for,
     stable_tokens,
 )
-from ctxwrap.pack.memory import memory_block, sizes
+from ctxwrap.pack.memory import memory_block, recalled_item, sizes
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     NOT_VISIBLE,
+    Passage,
     Retrieved,
     Sharing,
     as_item,
@@ -34,6 +35,7 @@ from ctxwrap.pack.selection import (
     counted_once,
     cut,
     item_of_messages,
+    need_of_past,
     newest,
     passage_candidates,
     references_in,
@@ -54,6 +56,7 @@ from ctxwrap.types import (
     HistoryMessage,
     Injection,
     Message,
+    Operation,
     PackItem,
     Prefix,
     Record,
@@ -89,11 +92,16 @@ Retrieve = Callable[[str, int, int, Callable[[str], int]], Retrieved]
 """Finds passages about a question, in messages below a number, within a number of tokens, by a way of counting."""
 
 
+Recall = Callable[[Sequence[Passage], int], tuple[Operation, ...]]
+"""Brings memory items back from swap that were learned from passages, in a round."""
+
+
 class PackSources(NamedTuple):
     """The sources of a pack beside the state of the session."""
 
     files: WorkingSetView | None = None
     retrieve: Retrieve | None = None
+    recall: Recall | None = None
 
 
 class PackRequest(NamedTuple):
@@ -136,6 +144,8 @@ class Pack:
     """The tool outputs in the working set."""
     resources: tuple[Resource, ...] = ()
     """The texts for targets other than the model."""
+    recalled: tuple[Operation, ...] = ()
+    """What came back from swap because of what was found."""
 
 
 def pack(
@@ -172,6 +182,7 @@ class _Packing:
         self.copies: dict[int, int] = {}
         """By number of a message that is sent as a reference, the number of the original."""
         self.found = Retrieved()
+        self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
         self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
@@ -233,7 +244,7 @@ class _Packing:
         made = memory_block(
             self.inputs.state["memory"],
             self.inputs.epoch,
-            self.ledger.claimable("memory"),
+            self.ledger.claimable("memory", spare=self._tokens_for_passages()),
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
             history_cut=self._begins_elsewhere(),
@@ -323,14 +334,20 @@ class _Packing:
         older = self.conversation.older
         limit = min(self.ledger.unreserved("recent_messages"), self.settings.history_tokens)
         start = cut(older, limit, self._began)
-        if self.ledger.conversation is None:
-            return start
         return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
+
+    def _tokens_for_passages(self) -> int:
+        """The share of passages; 0 if the conversation is so short that it is sent whole."""
+        older, first = self.conversation.older, self.inputs.first_message
+        known = len(self.inputs.system) + sum(0 < each.number < first for each in older)
+        fitting = min(self.ledger.left, self.settings.history_tokens)
+        is_whole = known >= first - 1 and sum(each.tokens for each in older) <= fitting
+        may_find = self.sources.retrieve and (self.ledger.conversation is not None or not is_whole)
+        return self.ledger.share("retrieved") if may_find else 0
 
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
-        if self.sources.retrieve:
-            self.ledger.hold("retrieved", self.ledger.budget.effective)
+        self.ledger.hold("retrieved", self._tokens_for_passages())
         older, start = self.conversation.older, self._start()
         self.recent, self.copies = referred(older[start:], self.measure)
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
@@ -347,7 +364,8 @@ class _Packing:
             self.items.append(item_of_messages(messages, reason, foreign, included=included))
 
     def _add_retrieved(self) -> None:
-        retrieve, limit = self.sources.retrieve, self.ledger.claimable("retrieved")
+        retrieve = self.sources.retrieve
+        limit = self.ledger.needed("retrieved", need_of_past(self.conversation.question))
         if retrieve is None or not limit:
             return
         known = [number for number in (*(each.number for each in self.recent), *self.conversation.newest) if number]
@@ -359,6 +377,32 @@ class _Packing:
             as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS_RELEVANT)
             for passage, each in missed
         ]
+        self._add_recalled(limit - sum(each.tokens for each in self.chosen.found))
+
+    def _add_recalled(self, left: int) -> None:
+        """The memory items that were learned from what is found; those that fit the rest of its share are shown."""
+        if self.sources.recall is None or not self.found.chosen:
+            return
+        if self._question() != self.conversation.question:  # the user did not name the task that was searched with
+            return
+        shown = {str(item["id"]) for tier in self.inputs.state["memory"].values() for item in tier}
+        back = self.sources.recall(self.found.chosen, self.inputs.runtime.round)
+        self.recalled = tuple(each for each in back if each.id not in shown)
+        for item in (MemoryItem.from_json(each.item or {}) for each in self.recalled):
+            told = item.shown(round(item.decay, 3))
+            tokens = sizes(self.measure.text).whole(told)
+            self.items.append(recalled_item(item, tokens, fits=tokens <= left))
+            if tokens <= left:
+                left -= tokens
+                self.ledger.spend("memory", tokens)
+                self._show(item, told)
+
+    def _show(self, item: MemoryItem, told: dict[str, Any]) -> None:
+        """Add an item to the state, though the epoch may have it and the state may say that it is dropped."""
+        for memory in (self.state["memory"], self.chosen.state["memory"]):
+            memory[item.tier] = [*memory[item.tier], told]
+        dropped = [id for id in self.chosen.state.pop("dropped", ()) if id != item.id]
+        self.chosen.state |= {"dropped": dropped} if dropped else {}
 
     def _question(self) -> str:
         """The text to search with: the user's newest message, with the active task if it is short."""
@@ -391,6 +435,7 @@ class _Packing:
             outputs=self.working_set.outputs if self.working_set else (),
             output_paths=self.working_set.output_paths if self.working_set else (),
             resources=tuple(self.sharing.resources),
+            recalled=self.recalled,
         )
 
     def _sent(self) -> Record:
@@ -402,6 +447,7 @@ class _Packing:
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
+            **({"newest_first": True} if found else {}),
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 

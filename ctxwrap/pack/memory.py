@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ctxwrap.kinds import KINDS
 from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, should_end_epoch
 from ctxwrap.memory.items import KINDS as ITEM_KINDS
-from ctxwrap.memory.items import TIERS, ItemKind, kind_of, least_trusted_foreign
+from ctxwrap.memory.items import TIERS, ItemKind, MemoryItem, is_foreign, kind_of, least_trusted_foreign
 from ctxwrap.memory.similarity import subjects
 from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
 from ctxwrap.protocol.instructions import encode_escaped
@@ -160,6 +160,12 @@ def _group(kind: ItemKind, reason: str, group: list[tuple[str, int]], foreign: M
     included = reason != NO_ROOM
     origin = least_trusted_foreign(foreign.get(id, "") for id in ids) or "assistant"
     return PackItem(row.name, row.source, sum(sizes), included, reason, priority=0.8, origin=origin, refs=ids)
+
+
+def recalled_item(item: MemoryItem, tokens: int, *, fits: bool) -> PackItem:
+    """An item that came back from swap because of a message that was found."""
+    foreign = {item.id: item.origin} if is_foreign(item.origin) else {}
+    return _group(kind_of(item.type), ASKED if fits else NO_ROOM, [(item.id, tokens)], foreign)
 
 
 def _tokens(memory: Tiers, size: ItemSize, among: Set[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """The candidates of a pack: history and retrieved passages, and the selection of those that are worth their tokens."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ctxwrap.kinds import KINDS, PackKind, is_file, seen_by
 from ctxwrap.memory.items import origin_of_all
@@ -16,6 +16,7 @@ from ctxwrap.types import (
     LoggedMessage,
     Message,
     PackItem,
+    Record,
     Request,
     Resource,
     SourcedText,
@@ -303,6 +304,15 @@ def text_candidates(
     return candidates
 
 
+_SHORT, _LONG = 100, 200
+"""Characters of a message up to which it leans on what was said before, and from which it brings its own context."""
+
+
+def need_of_past(question: str) -> float:
+    """How much a message needs of what was said before, from 1 for a short one to 0."""
+    return min(1.0, max(0.0, (_LONG - len(question)) / (_LONG - _SHORT)))
+
+
 class Passage(NamedTuple):
     """A part of an earlier message that may be relevant."""
 
@@ -327,6 +337,11 @@ class Retrieved(NamedTuple):
     """Best first, without repetitions, within the budget."""
     missed: tuple[Passage, ...] = ()
     """The next best."""
+
+
+def passages_sent(sent: Record) -> list[Any]:
+    """The passages in the record of a pack, in the order of the request; older logs have them oldest first."""
+    return sorted(sent["found"], key=lambda row: (-row[0] if sent.get("newest_first") else row[0], row[1]))
 
 
 def speaker_line(passage: Passage) -> str:

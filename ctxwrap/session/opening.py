@@ -1,11 +1,13 @@
 """The start of a turn: the caller's messages are aligned with the log, and the runtime fields are set."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any
 
 from ctxwrap.memory.items import MemoryItem, is_foreign
-from ctxwrap.memory.operations import Circumstances, recall
+from ctxwrap.memory.operations import Circumstances, recall, recall_items
+from ctxwrap.memory.similarity import mentions, subjects
+from ctxwrap.pack.selection import Passage
 from ctxwrap.session.branch import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
@@ -13,6 +15,7 @@ from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.missing import questions_as_json, questions_shown
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
+from ctxwrap.stores.log_format import message_range
 from ctxwrap.types import ForeignOrigins, Message, Operation, Record, Request, SourcedText, TurnInputs
 
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40
@@ -144,6 +147,28 @@ def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> 
 def _recalled(past: SessionState, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
     said = "\n".join(message.text for message in new if message.role == "user")
     return recall(past.memory, Circumstances(number, said=said))
+
+
+_TRUSTED = 3
+"""The best passages that bring back what was learned from them."""
+
+_STATED = 0.5
+"""The share of an item's words that a passage must have to state it."""
+
+
+def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tuple[Operation, ...]:
+    """The swap items that were learned from the best passages and are stated there."""
+    if not past.memory.evolves or not past.memory.swap:
+        return ()
+    best = [(passage.number, subjects(passage.text)) for passage in found[:_TRUSTED]]
+    learned = [item for item in past.memory.swap.values() if not item.successor and _is_learned_from(item, best)]
+    said = "\n".join(passage.text for passage in found[:_TRUSTED])
+    return recall_items(past.memory, Circumstances(number, answered=said), learned, "the message was found")
+
+
+def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]]) -> bool:
+    first, last = message_range(item.source)
+    return any(first <= number <= last and mentions(said, item.content, _STATED) for number, said in passages)
 
 
 def _state(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ctxwrap.memory.epoch import Tiers, unchanged_ids
 from ctxwrap.pack.injection import Instructions, memory_text
 from ctxwrap.pack.receipt import budget_in, items_in
-from ctxwrap.pack.selection import Passage, reference_text, speaker_line
+from ctxwrap.pack.selection import Passage, passages_sent, reference_text, speaker_line
 from ctxwrap.protocol.instructions import encode_escaped, frame_block, frame_state, sanitise
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.retrieval.passages import passages
@@ -131,7 +131,7 @@ class _Rebuild:
 
     def _found(self) -> str:
         lines = []
-        for number, part, heading, speaker in sorted(self._sent["found"]):
+        for number, part, heading, speaker in passages_sent(self._sent):
             kept = self._lookups.message(number)
             pieces = passages(kept.message.text) if kept else []
             text = pieces[part] if part < len(pieces) else _GONE

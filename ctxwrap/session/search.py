@@ -177,8 +177,11 @@ _RELEVANT = 0.35
 Measured: a pack of 2000 tokens becomes a third smaller and holds 1.5 % fewer answers.
 """
 
-_TRIED = 32
-"""The number of best hits tried: with duplicates, about what a pack holds."""
+
+def tried(budget: int) -> int:
+    """The number of best hits tried: with duplicates, about what the budget holds."""
+    return max(32, budget // 20)
+
 
 _AT_A_TIME = 24
 """Hits whose texts are read at once."""
@@ -212,7 +215,7 @@ class Retriever:
             return Retrieved()
         ranking = self._ranking(index, query, vectors)
         ranking.leave_out(below, left)
-        ranking.hits = ranking.relevant(_RELEVANT, _TRIED)
+        ranking.hits = ranking.relevant(_RELEVANT, tried(budget))
         texts = self._texts
         texts.expect(ranking.hits)
         chosen, missed = choose_passages(index, ranking, texts.passage, budget, count)

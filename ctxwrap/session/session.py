@@ -18,7 +18,7 @@ from ctxwrap.session.clock import clock_of, new_turn_id, reproducible_turn_id
 from ctxwrap.session.derived import COUNTING, DERIVED, is_derived
 from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.open_turns import LATE, OWN, PRESUMED, OpenTurn, answer_id
-from ctxwrap.session.opening import opening_of, rounds_of
+from ctxwrap.session.opening import opening_of, recalled_by, rounds_of
 from ctxwrap.session.pack_archive import PackArchive
 from ctxwrap.session.queue import TurnQueue, turn_queue
 from ctxwrap.session.redaction import EventRedaction as Forgetting
@@ -29,7 +29,7 @@ from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS, Checkpoint, Log, Outdated, RecordChange
 from ctxwrap.stores.log_format import as_record, number_in, timestamp
-from ctxwrap.types import Message, Record, Request, SessionKey, TurnInputs
+from ctxwrap.types import Message, Operation, Record, Request, SessionKey, TurnInputs
 
 logger = logging.getLogger("ctxwrap")
 
@@ -316,6 +316,10 @@ class Session:
             logger.warning("session %r: retrieval failed, nothing is retrieved: %r", self.key.session, error)
             self._retriever = self._new_retriever()
             return Retrieved()
+
+    def recall(self, found: Sequence[Passage], round: int) -> tuple[Operation, ...]:
+        """What brings back the swap items that were learned from passages that were found."""
+        return recalled_by(self.state, found, round)
 
     def _with_origin(self, passage: Passage) -> Passage:
         return passage._replace(origin=self.state.origins.of(passage.number) or "")

@@ -257,7 +257,7 @@ def bring_back(
 
 def _recall(known: Session, item: MemoryItem) -> None:
     back = _rehydrated(item, known.memory)
-    operation = Operation("update", item.id, "ephemeral", back.as_json(), "brought back on request")
+    operation = Operation("update", item.id, back.tier, back.as_json(), "brought back on request")
     recall = {"type": "recall", "round": known.memory.round, "operations": [operation.as_json()], "ctx": {}}
     known.append(new_turn_id(), [], [recall], utc_now())
 
@@ -265,5 +265,5 @@ def _recall(known: Session, item: MemoryItem) -> None:
 def _rehydrated(item: MemoryItem, memory: Memory) -> MemoryItem:
     """Return the item out of swap; without decay its weight stays."""
     if not memory.evolves:
-        return replace(item, tier="ephemeral")
+        return replace(item, tier=item.faded_from or "ephemeral", faded_from="")
     return rehydrate(item, memory.round, memory.rules)

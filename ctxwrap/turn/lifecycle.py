@@ -101,7 +101,7 @@ def pack_sources(
     files = binding.files(scope, model, session)
     if offers and scope.mode != "disabled":
         files = with_offers(files, offers, model, binding.settings.redaction)
-    return PackSources(files, session.retrieve if binding.settings.retrieval else None)
+    return PackSources(files, session.retrieve, session.recall) if binding.settings.retrieval else PackSources(files)
 
 
 class ManagedCall:

@@ -117,8 +117,11 @@ class TurnRedactor:
             return sources
         if sources.files is not None:
             self._count(sources.files)
-        retrieve = sources.retrieve
-        return sources._replace(retrieve=(lambda *query: self.value(retrieve(*query))) if retrieve else None)
+        retrieve, recall = sources.retrieve, sources.recall
+        return sources._replace(
+            retrieve=(lambda *query: self.value(retrieve(*query))) if retrieve else None,
+            recall=(lambda *found: self.value(recall(*found))) if recall else None,
+        )
 
     def _count(self, view: WorkingSetView) -> None:
         assert self._redactor is not None
@@ -210,19 +213,20 @@ class TurnRecords:
         if inputs.rules:
             start["rules"] = inputs.rules
         outputs = pack.outputs if pack else ()
-        return self._with_stages([start, *self._memory(), *self.files(outputs)], 1)
+        recalled = (*inputs.recalled, *(pack.recalled if pack else ()))
+        return self._with_stages([start, *self._memory(recalled), *self.files(outputs)], 1)
 
     def repack(self, pack: Pack, body: Body, stored: Mapping[str, Record]) -> list[Record]:
         """The event for the smaller pack that was sent in the end."""
         event = {"type": "repack", "run": self.id, **self._pack_fields(pack, body, stored), "ctx": _blobs(stored)}
         return self._with_stages([event], 2)
 
-    def _memory(self) -> list[Record]:
+    def _memory(self, recalled: Sequence[Operation]) -> list[Record]:
         """The events for moves in memory since the last turn, and for items recalled from swap."""
         inputs = self.inputs
         moves: Record = {"type": "evolution", "run": self.id, "moves": list(inputs.moves), "ctx": {}}
-        recalled = [operation.as_json() for operation in inputs.recalled]
-        recall: Record = {"type": "recall", "run": self.id, "round": inputs.runtime.round, "operations": recalled}
+        back = [operation.as_json() for operation in recalled]
+        recall: Record = {"type": "recall", "run": self.id, "round": inputs.runtime.round, "operations": back}
         return [*([moves] if inputs.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
 
     def files(self, decisions: Iterable[Decision]) -> list[Record]:

@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,10 @@ from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within
 from ctxwrap.settings import Shares
 
 KINDS = ("pinned", "summary", "memory", "working_set", "recent_messages", "retrieved", "children")
-SHARES = st.builds(Shares, **{field.name: st.floats(0, 1) for field in fields(Shares)})
+SHARES = st.builds(
+    Shares,
+    **{each.name: st.floats(0, 1) | (st.none() if each.default is None else st.nothing()) for each in fields(Shares)},
+)
 
 
 @given(st.integers(0, 50_000), st.integers(0, 60_000), SHARES, st.permutations(KINDS), st.data())
@@ -23,7 +27,8 @@ def test_claims_together_never_exceed_the_budget(
         room = ledger.unreserved(kind) if kind == "recent_messages" else ledger.claimable(kind)
         assert room >= 0
         if kind != "recent_messages":
-            assert room <= getattr(shares, kind) * limit
+            part = getattr(shares, kind)
+            assert room <= (limit * 0.4 if part is None else part * limit)
         ledger.spend(kind, data.draw(st.integers(0, room)))
         assert ledger.left >= 0
     told = ledger.as_json()
@@ -43,6 +48,29 @@ def test_small_change_of_fixed_tokens_keeps_the_claimable_budget() -> None:
     for fixed in range(1000, 1200):
         rooms.add(Ledger(Budget(10_000, "settings", 0, fixed), Shares(working_set=1.0)).claimable("working_set"))
     assert len(rooms) <= 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "tokens"), [(1000, 400), (4000, 1600), (8000, 2000), (32_000, 2000), (128_000, 5120)]
+)
+def test_part_for_passages_is_greater_in_a_small_budget(limit: int, tokens: int) -> None:
+    assert Ledger(Budget(limit, "settings", 0, 100), Shares()).claimable("retrieved") == tokens
+    assert Ledger(Budget(limit, "settings", 0, 100), Shares(retrieved=0.1)).claimable("retrieved") == limit // 10
+
+
+@given(st.integers(0, 40_000), st.none() | st.integers(740, 20_000), st.floats(0, 1), st.floats(0, 1))
+def test_passages_exceed_the_conversations_limit_only_as_far_as_needed(
+    limit: int, conversation: int | None, one: float, other: float
+) -> None:
+    ledger = Ledger(Budget(limit, "settings", 0, 100), Shares(), conversation)
+    less, more = (ledger.needed("retrieved", need) for need in sorted((one, other)))
+    assert 0 <= ledger.needed("retrieved", 0) <= less <= more <= ledger.needed("retrieved", 1)
+    assert ledger.needed("retrieved", 1) == ledger.claimable("retrieved")
+    if conversation is not None:
+        assert ledger.needed("retrieved", 0) <= conversation / 4
+        before = ledger.unreserved("recent_messages")
+        ledger.hold("retrieved", limit)
+        assert before - ledger.unreserved("recent_messages") <= max(conversation / 4, limit * 0.4)
 
 
 def test_smallest_limit_sets_the_budget() -> None:

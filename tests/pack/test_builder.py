@@ -1,6 +1,7 @@
 """The pack of a call, for every budget and whatever the sources hold."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
 from ctxwrap.pack.selection import Passage, Retrieved
 from ctxwrap.protocol.instructions import blocks_in, boundary_of
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.settings import Settings, Shares
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import LoggedMessage, Message, Runtime, SessionKey, SourcedText, TurnInputs
+from ctxwrap.types import LoggedMessage, Message, Operation, Runtime, SessionKey, SourcedText, TurnInputs
 from ctxwrap.workingset.working_set import WorkingSet, WorkingSetView
 from tests.support import examples, item
 
@@ -104,10 +106,21 @@ def found(query: str, below: int, budget: int, count: Any) -> Retrieved:
     return Retrieved(tuple(passages[:6]), tuple(passages[6:9]))
 
 
-def packed(opening: TurnInputs, files: WorkingSetView, budget: int, question: str = "What now?", **given: Any) -> Pack:
+def recalled(passages: Sequence[Passage], round: int) -> tuple[Operation, ...]:
+    """What was learned from the best of these passages, and something longer that may not fit."""
+    contents = {"s-short": f"x{passages[0].text}", "s-long": "word " * 400}
+    known = {"type": "fact", "tags": (), "tier": "working", "decay": 0.5, "anchor": round, "first": 1, "last": 1}
+    items = [MemoryItem(id=id, content=content, **known) for id, content in contents.items()]
+    return tuple(Operation("reinforce", each.id, each.tier, each.as_json(), "found") for each in items)
+
+
+QUESTION = "What is it now, then?"
+
+
+def packed(opening: TurnInputs, files: WorkingSetView, budget: int, question: str = QUESTION, **given: Any) -> Pack:
     body = {"model": MODEL, "messages": [{"role": "user", "content": question}]}
     asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
-    return pack(asked, opening, PackSources(files, found), Settings(budget=budget or 1, **given))
+    return pack(asked, opening, PackSources(files, found, recalled), Settings(budget=budget or 1, **given))
 
 
 ANY_BUDGET = st.one_of(st.integers(0, 1200), st.integers(1200, 40_000))
@@ -120,7 +133,7 @@ def test_no_budget_is_ever_exceeded(files: WorkingSetView, opening: TurnInputs, 
     made = packed(opening, files, budget)
     told = made.budget
     assert told["used"] <= told["effective"] == max(0, told["limit"] - told["fixed"])
-    sent = CHAT.inject({"model": MODEL, "messages": [{"role": "user", "content": "What now?"}]}, made.injection)
+    sent = CHAT.inject({"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}, made.injection)
     whole = Measure(MODEL).body(CHAT.request_tokens, sent)
     assert whole <= max(told["limit"], told["fixed"]), "as the provider counts it"
 
@@ -137,7 +150,9 @@ def test_every_candidate_is_in_the_receipt_once(files: WorkingSetView, opening: 
     for kind, offered in opening.texts.items():
         assert sorted(by_kind.get(kind, [])) == sorted(text.source for text in offered)
     ids = [each["id"] for tier in opening.state["memory"].values() for each in tier]
-    assert sorted(by_kind.get("facts", [])) == sorted(ids)
+    assert sorted(by_kind.get("facts", [])) == sorted([*ids, *(each.id for each in made.recalled)])
+    fitting = {id for each in made.items if each.kind == "facts" and each.included for id in each.refs}
+    assert fitting == {str(each["id"]) for tier in made.state["memory"].values() for each in tier}
     assert sorted(by_kind["working_set"]) == ["hostile.md", "log.txt", "rules.md"]
     history = [each for each in made.items if each.kind == "recent_messages"]
     assert sum(each.tokens for each in history) == sum(Measure(MODEL).message(kept) for kept in opening.history)
@@ -204,6 +219,22 @@ def test_the_newest_message_is_always_sent() -> None:
     made = pack(asked, opening(), PackSources(), Settings(budget=10))
     assert CHAT.inject(body, made.injection)["messages"][-1]["content"].startswith("word word")
     assert (made.budget["effective"], made.budget["used"]) == (0, 0)
+
+
+@pytest.mark.parametrize("budget", [2200, 3000, 4000, 8000, 32_000])
+@pytest.mark.parametrize("messages", [12, 60])
+def test_the_last_two_exchanges_are_always_sent(budget: int, messages: int) -> None:
+    history = tuple(
+        LoggedMessage(at, Message("user" if at % 2 else "assistant", f"message {at} " + "word " * 90))
+        for at in range(1, messages + 1)
+    )
+    memory = {"core": [item(f"c-{at}", "fact " * 30) for at in range(60)], "working": [], "ephemeral": []}
+    state = {"memory": memory, "capabilities": [], "active_task": ""}
+    body = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
+    given = opening(history=history, state=state, first_message=messages + 1, numbers=(messages + 1,))
+    made = pack(asked, given, PackSources(None, found), Settings(budget=budget))
+    assert {*range(messages - 3, messages + 1)} <= {*made.prefix.messages}
 
 
 def test_older_messages_of_the_callers_are_history_too() -> None:

@@ -9,7 +9,7 @@ from tests.export.logs import Chat
 from tests.support import item, trailer
 
 TURNS = 24
-MOST = 5.5
+MOST = 6.5
 """Bytes of the log for each that the user or the model wrote."""
 
 

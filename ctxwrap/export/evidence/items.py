@@ -17,6 +17,7 @@ from ctxwrap.export.evidence.vocabulary import (
 )
 from ctxwrap.kinds import is_file, kind_named
 from ctxwrap.memory.items import ORIGINS, TIERS
+from ctxwrap.pack.selection import passages_sent
 from ctxwrap.protocol.instructions import blocks_in, boundary_of, encode_escaped
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.pack_view import Block, PackView
@@ -234,7 +235,7 @@ class _RecordReader:
         """Search results as they were sent, each a line of JSON."""
         text = next((block.text for block in self.view.blocks if block.name == "found"), "")
         lines = text.split("\n")[1:-1]
-        places = [f"{number}.{part}" for number, part, *_ in sorted(self._sent["found"])]
+        places = [f"{number}.{part}" for number, part, *_ in passages_sent(self._sent)]
         return dict(zip(places, lines, strict=True)) if len(places) == len(lines) else {}
 
     def _content(self, item: PackItem) -> str | None:
