@@ -268,6 +268,10 @@ class Settings:
     embeddings: bool = False
     """Search by meaning as well as by words; needs the extra `embeddings`."""
 
+    embedder: Any = None
+    """Your own model for search by meaning: a function from a list of texts to their vectors, sync or async, or
+    `(client, model)` for a client's embeddings API. Messages are embedded in the background."""
+
     cache_marks: bool = True
     """Mark the stable part of requests, for providers that cache only marked prefixes."""
 
@@ -376,6 +380,7 @@ class Settings:
         _check_flag("cache_key", self.cache_key, None)
         if self.embeddings and find_spec("wordllama") is None:
             raise SettingsError("embeddings need an extra: pip install 'ctxwrap[embeddings]'")
+        _check_embedder(self.embedder)
         for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
@@ -395,6 +400,12 @@ class Settings:
             raise SettingsError(f"redaction must be Redaction(...), not {self.redaction!r}")
         if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):
             raise SettingsError(f"summariser must be Summariser(client, model=...), not {self.summariser!r}")
+
+
+def _check_embedder(embedder: Any) -> None:
+    is_pair = isinstance(embedder, tuple) and len(embedder) == 2 and isinstance(embedder[1], str)
+    if embedder is not None and not callable(embedder) and not (is_pair and hasattr(embedder[0], "embeddings")):
+        raise SettingsError(f"embedder must be a function or (client, model), not {embedder!r}")
 
 
 _CHOICES = ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "derive", "on_busy")

@@ -281,6 +281,8 @@ class Session:
         if not self._derives:
             with defer_finalizers():
                 self.transaction(self._catch_up)
+        if self._settings.embedder is not None:
+            self._retriever.embed(self.next_message, self.transaction)
 
     def _catch_up(self) -> None:
         self._derive()
