@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
-    "words": 1.4,
-    "cover": 0.8,
+    "words": 1.2,
+    "cover": 0.3,
     "before": 0.65,
     "around": 3.11,
     "group": 1.19,
     "speaker": 0.94,
     "month": 3.5,
     "day": 7.14,
-    "question": -0.8,
+    "question": -0.54,
     "answers": 0.66,
     "time": 1.27,
     "figure": 1.06,
     "title": 1.08,
     "place": 0.77,
-    "opens": 0.4,
+    "opens": 0.9,
     "meaning": 3.0,
     "meaning around": 4.5,
 }
