@@ -1,13 +1,14 @@
 """Recall of retrieval: how much of a question's evidence is in a pack of a given size, and what retrieval costs.
 
-    python benchmarks/recall.py [--data FILE] [--budgets 500,1000,2000,4000] [--embeddings]
+    python benchmarks/recall.py [--kinds "technical,German"] [--data FILE] [--conversations 3] [--embeddings]
                                 [--no-cost] [--sizes 100,1000,10000,100000]
 
-FILE holds conversations as a list of {"sessions": [{"date_time", "turns": [{"id", "speaker", "text"}]}], "questions":
-[{"question", "evidence": [ids], "category"}]}. Recall is the mean over questions of the share of evidence turns in the
-pack. The pack is filled greedily, and its rendered text is counted in cl100k tokens. Questions without evidence are
-skipped. For comparison, the newest turns and plain BM25 are packed in the same way, and with --embeddings (needs the
-extra) also the combination of words and vectors. Times are CPU times.
+Conversations of several kinds are generated (`questions.py`); FILE holds your own, as a list of {"sessions":
+[{"date_time", "turns": [{"id", "speaker", "text", "role"?}]}], "questions": [{"question", "evidence": [ids],
+"category"}], "asked_at"?}. Recall is the mean over questions of the share of evidence turns in the pack. The pack is
+filled greedily, and its rendered text is counted in cl100k tokens. Questions without evidence are skipped. For
+comparison, the newest turns and plain BM25 are packed in the same way, and with --embeddings (needs the extra) also the
+combination of words and vectors. Times are CPU times.
 """
 
 import argparse
@@ -26,13 +27,16 @@ from math import log
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from questions import KINDS, conversations
+
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ctxwrap.language.vocabulary import STOP  # noqa: E402
 from ctxwrap.language.words import terms_of  # noqa: E402
 from ctxwrap.retrieval.index import Index  # noqa: E402
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking  # noqa: E402
+from ctxwrap.retrieval.passages import passages  # noqa: E402
+from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for  # noqa: E402
 from ctxwrap.retrieval.selection import select_passages  # noqa: E402
 from ctxwrap.retrieval.vectors import Embedder, Vectors  # noqa: E402
 
@@ -75,25 +79,27 @@ class Question(NamedTuple):
 class Conversation:
     """One conversation, indexed turn by turn."""
 
-    def __init__(self, data: dict[str, Any], embedder: Embedder | None) -> None:
+    def __init__(self, data: dict[str, Any], embedder: Embedder | None = None) -> None:
         self.index = Index()
         self.vectors = Vectors(embedder) if embedder else None
-        self.texts: list[str] = []
+        self.pieces: list[list[str]] = []
         self.spent = self.embedding = 0.0
+        self.now = seconds(data.get("asked_at") or data["sessions"][-1]["date_time"])
         numbers: dict[str, int] = {}
         for session in data["sessions"]:
-            moment = seconds(session["date_time"])
+            about = {"group": session["date_time"], "time": seconds(session["date_time"])}
             for turn in session["turns"]:
-                numbers[turn["id"]] = len(self.texts)
-                start = time.process_time()
-                self.index.add(
-                    len(self.texts), turn["text"], speaker=turn["speaker"], group=session["date_time"], time=moment
-                )
-                self.spent += time.process_time() - start
+                number, text = len(self.pieces), turn["text"]
+                numbers[turn["id"]] = number
+                about |= {"role": turn.get("role", "user"), "speaker": turn["speaker"]}
+                self.spent += took(self.index.add, number, text, **about)
                 if self.vectors:
-                    self.embedding += took(self.vectors.add, len(self.texts), turn["text"]) / 1e3
-                self.texts.append(turn["text"])
+                    self.embedding += took(self.vectors.add, number, text)
+                self.pieces.append(passages(text))
         self.questions = list(self._questions(data["questions"], numbers))
+
+    def text_of(self, number: int, part: int) -> str:
+        return self.pieces[number][part]
 
     def _questions(self, asked: Sequence[dict[str, Any]], numbers: dict[str, int]) -> Iterator[Question]:
         for each in asked:
@@ -120,15 +126,15 @@ class Plain:
         return ()
 
 
-def newest(conversation: Conversation, _: str) -> Any:
+def newest(conversation: Conversation, _: str, __: int) -> Any:
     index = conversation.index
     return Plain([float(place) for place in range(len(index))], index)
 
 
-def bm25(conversation: Conversation, text: str) -> Any:
+def bm25(conversation: Conversation, text: str, _: int) -> Any:
     index = conversation.index
     scores, average = [0.0] * len(index), index.words / len(index)
-    for term in set(terms_of(text)):
+    for term in set(terms_of(text)):  # without parts of identifiers, dates and forms
         postings = index.postings(term)
         having = sum(len(places) for _, (places, _) in postings)
         rarity = log(1 + (len(index) - having + 0.5) / (having + 0.5))
@@ -139,54 +145,50 @@ def bm25(conversation: Conversation, text: str) -> Any:
     return Plain(scores, index)
 
 
-def by_words(conversation: Conversation, text: str) -> Any:
-    return Ranking(conversation.index, text)
+def by_words(conversation: Conversation, text: str, budget: int) -> Any:
+    return Ranking(conversation.index, text, hits_for(conversation.index, budget), now=conversation.now)
 
 
-def by_meaning(conversation: Conversation, text: str) -> Any:
-    return Ranking(conversation.index, text, vectors=conversation.vectors)
+def by_meaning(conversation: Conversation, text: str, budget: int) -> Any:
+    limit = hits_for(conversation.index, budget)
+    return Ranking(conversation.index, text, limit, conversation.vectors, conversation.now)
 
 
-METHODS: dict[str, Callable[[Conversation, str], Any]] = {"newest": newest, "BM25": bm25, "ctxwrap": by_words}
+METHODS: dict[str, Callable[[Conversation, str, int], Any]] = {"newest": newest, "BM25": bm25, "ctxwrap": by_words}
 
 
-def recalls(conversations: Sequence[Conversation], budgets: Sequence[int]) -> None:
-    count = counter()
-    rows = [["", "tokens", "all", *CATEGORIES.values()]]
+def recalls(
+    kind: str, conversations: Sequence[Conversation], budgets: Sequence[int], count: Callable[[str], int]
+) -> None:
+    categories = sorted({question.category for each in conversations for question in each.questions})
+    rows = [[kind, "tokens", "all", *categories]]
     spent: dict[str, list[float]] = defaultdict(list)
-    packing: list[float] = []
     methods = METHODS | ({"+ vectors": by_meaning} if conversations[0].vectors else {})
     for name, method in methods.items():
         shares: dict[tuple[int, str], list[float]] = defaultdict(list)
         for conversation in conversations:
             for question in conversation.questions:
-                start = time.process_time()
-                ranking = method(conversation, question.text)
-                spent[name].append(time.process_time() - start)
                 for budget in budgets:
-                    start = time.process_time()
-                    made = select_passages(
-                        conversation.index, ranking, lambda n, _, c=conversation: c.texts[n], budget, count
-                    )
-                    packing.append(time.process_time() - start)
+                    start = time.thread_time()
+                    ranking = method(conversation, question.text, budget)
+                    spent[name].append((time.thread_time() - start) * 1e3)
+                    made = select_passages(conversation.index, ranking, conversation.text_of, budget, count)
                     assert count(made.text) <= budget
                     got = {each.number for each in made.chosen} & question.evidence
                     for column in ("all", question.category):
                         shares[budget, column].append(len(got) / len(question.evidence))
         for budget in budgets:
-            cells = [shares[budget, column] for column in ("all", *CATEGORIES.values())]
+            cells = [shares[budget, column] for column in ("all", *categories)]
             rows.append([name, str(budget), *(f"{100 * statistics.mean(cell):.1f}" if cell else "–" for cell in cells)])
     table(rows)
-    turns = sum(len(conversation.texts) for conversation in conversations)
-    adding = sum(conversation.spent for conversation in conversations) / turns
+    turns = sum(len(conversation.pieces) for conversation in conversations)
     asked = sum(len(conversation.questions) for conversation in conversations)
-    print(f"{asked} questions about {turns} turns; indexing {adding * 1e6:.0f} µs per turn")
+    costs = [f"{asked} questions about {turns} turns"]
+    costs.append(f"indexing {sum(each.spent for each in conversations) / turns * 1e3:.0f} µs per turn")
     if conversations[0].vectors:
-        embedding = sum(conversation.embedding for conversation in conversations) / turns
-        print(f"vectors: {embedding * 1e6:.0f} µs per turn")
-    for name, times in spent.items():
-        print(f"{name}: {statistics.median(times) * 1e3:.2f} ms per query, p95 {percentile(times, 95) * 1e3:.2f} ms")
-    print(f"packing, all methods and budgets: {statistics.median(packing) * 1e3:.2f} ms\n")
+        costs.append(f"vectors {sum(each.embedding for each in conversations) / turns * 1e3:.0f} µs per turn")
+    costs += [f"{name} {statistics.median(times):.2f} ms per query" for name, times in spent.items()]
+    print("; ".join(costs), end="\n\n")
 
 
 def percentile(values: Sequence[float], share: int) -> float:
@@ -273,11 +275,11 @@ def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query
     return (ranked - start) * 1e3, (time.thread_time() - start) * 1e3
 
 
-def took(work: Callable[..., object], *arguments: object) -> float:
+def took(work: Callable[..., object], *arguments: object, **named: Any) -> float:
     """CPU milliseconds."""
-    start = time.process_time()
-    work(*arguments)
-    return (time.process_time() - start) * 1e3
+    start = time.thread_time()
+    work(*arguments, **named)
+    return (time.thread_time() - start) * 1e3
 
 
 def embedding() -> Embedder:
@@ -292,17 +294,23 @@ def numbers(written: str) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="conversations with questions; without it, only costs are measured")
-    parser.add_argument("--budgets", type=numbers, default=[500, 1000, 2000, 4000])
+    parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of generated conversations; empty for none")
+    parser.add_argument("--conversations", type=int, default=3, help="generated conversations of each kind")
+    parser.add_argument("--data", type=Path, help="your own conversations with questions")
+    parser.add_argument("--budgets", type=numbers, default=[500, 1000, 2000, 4000], help="tokens, for --data")
     parser.add_argument("--sizes", type=numbers, default=[100, 1_000, 10_000, 100_000])
     parser.add_argument("--embeddings", action="store_true", help="needs the extra `embeddings`")
     parser.add_argument("--no-cost", action="store_true")
     options = parser.parse_args()
+    embedder, count = embedding() if options.embeddings else None, counter()
+    for kind in filter(None, options.kinds.split(",")):
+        made = [Conversation(data, embedder) for data in conversations(kind, options.conversations)]
+        recalls(kind, made, KINDS[kind].budgets, count)
     if options.data:
-        embedder = embedding() if options.embeddings else None
-        recalls([Conversation(data, embedder) for data in json.loads(options.data.read_text())], options.budgets)
+        own = [Conversation(data, embedder) for data in json.loads(options.data.read_text())]
+        recalls(options.data.stem, own, options.budgets, count)
     if not options.no_cost:
-        costs(options.sizes, counter())
+        costs(options.sizes, count)
 
 
 if __name__ == "__main__":

@@ -278,6 +278,10 @@ class Settings:
     embeddings: bool = False
     """Search by meaning as well as by words; needs the extra `embeddings`."""
 
+    embedder: Any = None
+    """Your own model for search by meaning: a function from a list of texts to their vectors, sync or async, or
+    `(client, model)` for a client's embeddings API. Messages are embedded in the background."""
+
     cache_marks: bool = True
     """Mark the stable part of requests, for providers that cache only marked prefixes."""
 
@@ -395,6 +399,7 @@ class Settings:
             raise SettingsError("embeddings need an extra: pip install 'ctxwrap[embeddings]'")
         if self.working_set and not hasattr(os, "O_NOFOLLOW"):
             raise SettingsError("working_set needs Linux or macOS: this platform cannot refuse to follow links")
+        _check_embedder(self.embedder)
         for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
@@ -419,6 +424,12 @@ class Settings:
             raise SettingsError(f"summariser must be Summariser(client, model=...), not {self.summariser!r}")
 
 
+def _check_embedder(embedder: Any) -> None:
+    is_pair = isinstance(embedder, tuple) and len(embedder) == 2 and isinstance(embedder[1], str)
+    if embedder is not None and not callable(embedder) and not (is_pair and hasattr(embedder[0], "embeddings")):
+        raise SettingsError(f"embedder must be a function or (client, model), not {embedder!r}")
+
+
 class SettingsDict(TypedDict, total=False):
     """The settings as keywords, for `wrap(client, **settings)`; their meaning is in `Settings`."""
 
@@ -434,6 +445,7 @@ class SettingsDict(TypedDict, total=False):
     history_tokens: int
     retrieval: bool
     embeddings: bool
+    embedder: Any
     cache_marks: bool
     cache_key: bool | None
     snapshot_reserve: int

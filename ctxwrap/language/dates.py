@@ -41,21 +41,36 @@ _DAYS = lazy_pattern(
 _DIGITS = lazy_pattern(r"\d+")
 
 
+Span = tuple[int, int]
+"""The first and the last day, counted from 1970."""
+
+
 class Dates(NamedTuple):
-    """The months, days and years that a question names."""
+    """The months, days and years that a question names, and the spans of days that it relates to its own time."""
 
     months: frozenset[int]
     days: frozenset[tuple[int, int]]
     years: frozenset[int]
+    spans: tuple[Span, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.months or self.spans)
 
     def nearness(self, time: int) -> tuple[float, float]:
         """Score a moment: 1 if it is in one of the months, else 0, and its nearness to one of the days from 0 to 1."""
+        near = max((_near_span(time // _DAY, *span) for span in self.spans), default=0.0)
         if not self.months:
-            return 0.0, 0.0
+            return near, near
         moment = datetime.fromtimestamp(time, UTC)
         if self.years and moment.year not in self.years:
-            return 0.0, 0.0
-        return float(moment.month in self.months), max((_near(moment, *day) for day in self.days), default=0.0)
+            return near, near
+        days = max((_near(moment, *day) for day in self.days), default=0.0)
+        return max(near, float(moment.month in self.months)), max(near, days)
+
+
+def _near_span(day: int, first: int, last: int) -> float:
+    apart = max(first - day, day - last, 0)
+    return 2.0 ** (-apart / 4) if apart <= 30 else 0.0
 
 
 def _near(moment: datetime, month: int, day: int) -> float:
@@ -105,11 +120,12 @@ def _as_day(year: int, month: int, day: int) -> str:
     return f"{year:04}-{month:02}-{day:02}" if year else f"--{month:02}-{day:02}"
 
 
-def dates_in(text: str) -> Dates:
-    """Return the dates in the text; a year counts only next to a month."""
+def dates_in(text: str, now: int = 0) -> Dates:
+    """Return the dates in the text; a year counts only next to a month. `yesterday` is the day before `now`."""
     small = text.lower()
+    spans = tuple(relative_spans(small, now)) if now else ()
     if not any(map(small.__contains__, (*_MONTHS, "月"))) and not _ISO.search(text):
-        return Dates(frozenset(), frozenset(), frozenset())
+        return Dates(frozenset(), frozenset(), frozenset(), spans)
     months: set[int] = set()
     days: set[tuple[int, int]] = set()
     years: set[int] = set()
@@ -124,7 +140,7 @@ def dates_in(text: str) -> Dates:
             months.add(month_named)
             days |= {(month_named, int(near)) for near in _numbers_beside(words, at) if 0 < int(near) < 32}
     years |= {int(word) for word in words if len(word) == 4 and word.isdigit() and word.isascii() and _is_year(word)}
-    return Dates(frozenset(months), frozenset(days), frozenset(years))
+    return Dates(frozenset(months), frozenset(days), frozenset(years), spans)
 
 
 def _is_year(word: str) -> bool:
@@ -146,3 +162,142 @@ def _month(word: str) -> int:
 def _numbers_beside(words: list[str], at: int) -> list[str]:
     """Return the numbers next to a month, as in `3 May` and `May 3`."""
     return [word for word in words[max(0, at - 1) : at] + words[at + 1 : at + 2] if word.isascii() and word.isdigit()]
+
+
+_SHIFTS = {
+    word: days
+    for days, words in {
+        -2: "vorgestern anteayer 前天",
+        -1: "yesterday gestern ayer ieri ontem 昨天 昨日",
+        0: "today tonight heute hoy oggi hoje 今天 今日",
+        1: "tomorrow domani 明天 明日",
+        2: "übermorgen 后天",
+    }.items()
+    for word in words.split()
+}
+_WEEKDAYS = {
+    name: at
+    for names in (
+        "monday tuesday wednesday thursday friday saturday sunday",
+        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+        "lunes martes miércoles jueves viernes sábado domingo",
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    )
+    for at, name in enumerate(names.split())
+}
+_UNITS = {
+    word: days
+    for days, words in {
+        1: "day days tag tage tagen día días jour jours",
+        7: "week weeks woche wochen semana semanas semaine semaines",
+        30: "month months monat monate monaten mes meses mois",
+        365: "year years jahr jahre jahren año años an ans",
+    }.items()
+    for word in words.split()
+}
+_NUMBERS = {
+    word: at
+    for words in (
+        "a two three four five six seven eight nine ten eleven twelve",
+        "one couple few",
+        "einem zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+        "einer",
+        "un deux trois quatre cinq six sept huit neuf dix onze douze",
+        "una dos tres cuatro cinco seis siete ocho nueve diez once doce",
+        "一 二 三 四 五 六 七 八 九 十",
+        "an 两",
+    )
+    for at, word in enumerate(words.split(), 1)
+}
+_LAST = frozenset(
+    ("last", "past", "letzte", "letzten", "letzter", "letztes", "vorige", "vorigen", "vergangene", "vergangenen")
+)
+_LAST_AFTER = frozenset(("pasado", "pasada", "dernier", "dernière"))
+_NEXT = frozenset(("next", "nächste", "nächsten", "nächster"))
+_AGO = frozenset(("ago", "vor", "hace"))
+_TRIGGERS = frozenset((*_SHIFTS, *_LAST, *_LAST_AFTER, *_NEXT, *_AGO, "y"))
+_TOKEN = lazy_pattern(r"[^\W\d_]+|\d{1,3}(?!\d)")
+_UNSPACED_SHIFT = lazy_pattern("前天|昨[天日]|今[天日]|明[天日]|后天|上(?:个)?(?:周|星期|月)|去年")
+_UNSPACED_AGO = lazy_pattern(r"([一二两三四五六七八九十]|\d{1,2})\s?(天|周|个星期|星期|个月|年)前")
+_UNSPACED_UNITS = {"天": 1, "周": 7, "星期": 7, "个星期": 7, "月": 30, "个月": 30, "年": 365}
+
+
+def relative_spans(small: str, now: int) -> list[Span]:
+    """Return the days that a text in lower case relates to the time `now`, such as `last Tuesday`, `two weeks ago`."""
+    today, found = now // _DAY, list[Span]()
+    if not small.isascii():
+        found += _unspaced_spans(small, today)
+    words: list[str] = _TOKEN.findall(small)
+    if _TRIGGERS.isdisjoint(words):
+        return found
+    for at, word in enumerate(words):
+        before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
+        if word in _SHIFTS:
+            found.append((today + _SHIFTS[word], today + _SHIFTS[word]))
+        elif word in _WEEKDAYS and (before in _LAST or after in _LAST_AFTER or before in _NEXT):
+            back = (_weekday(today) - _WEEKDAYS[word] - 1) % 7 + 1
+            day = today - back if before not in _NEXT else today + 7 - back % 7
+            found.append((day, day))
+        elif (size := _UNITS.get(word, 0)) > 1 and (before in _LAST or after in _LAST_AFTER):
+            found.append(_unit_before(today, size))
+        elif size and (count := _count(words, at)) and _is_ago(words, at):
+            found.append(_around(today, count, size))
+    return found
+
+
+def _is_ago(words: list[str], at: int) -> bool:
+    return (
+        words[at + 1 : at + 2] == ["ago"]
+        or not _AGO.isdisjoint(words[max(0, at - 2) : at])
+        or (words[max(0, at - 3) : at - 1] == ["y", "a"])
+    )
+
+
+def _count(words: list[str], at: int) -> int:
+    before = words[at - 1] if at else ""
+    before = words[at - 2] if before == "of" and at > 1 else before
+    return int(before) if before.isdecimal() else _NUMBERS.get(before, 0)
+
+
+def _around(today: int, count: int, size: int) -> Span:
+    """A count of weeks or months is approximate."""
+    day, slack = today - count * size, 0 if size == 1 else size // 2
+    return day - slack, day + slack
+
+
+def _unit_before(today: int, size: int) -> Span:
+    """The week, month or year before this one."""
+    if size == 7:
+        monday = today - _weekday(today)
+        return monday - 7, monday - 1
+    moment = date.fromordinal(today + _EPOCH)
+    first = moment.replace(day=1) if size == 30 else moment.replace(month=1, day=1)
+    before = date.fromordinal(first.toordinal() - 1)
+    start = before.replace(day=1) if size == 30 else before.replace(month=1, day=1)
+    return start.toordinal() - _EPOCH, before.toordinal() - _EPOCH
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def _weekday(day: int) -> int:
+    return (day + 3) % 7
+
+
+def _unspaced_spans(small: str, today: int) -> list[Span]:
+    found = [
+        _around(today, int(count) if count.isdecimal() else _NUMBERS[count], _UNSPACED_UNITS[unit])
+        for count, unit in _UNSPACED_AGO.findall(small)
+    ]
+    for word in _UNSPACED_SHIFT.findall(small):
+        shift = _SHIFTS.get(word)
+        size = 365 if word == "去年" else 30 if word.endswith("月") else 7
+        found.append(_unit_before(today, size) if shift is None else (today + shift, today + shift))
+    return found
+
+
+def spoken_days(text: str, time: int) -> list[str]:
+    """Return the days that a text written at `time` names or relates to it, as MM-DD."""
+    named = [day.name[-5:] for day in days_in(text)] if any(map(str.isdigit, text)) else []
+    single = (first for first, last in relative_spans(text.lower(), time) if first == last != time // _DAY)
+    return list(dict.fromkeys([*named, *(f"{date.fromordinal(day + _EPOCH):%m-%d}" for day in single)]))

@@ -40,6 +40,7 @@ from ctxwrap.pack.selection import (
     passage_candidates,
     references_in,
     referred,
+    search_text,
     select,
     text_candidates,
 )
@@ -77,9 +78,6 @@ _LEAST_CONVERSATION = 740
 
 _LEAST_RECENT = 4
 """The newest messages that are sent even beyond their share: a short question refers to them."""
-
-_SHORT_QUESTION = 4
-"""A question of fewer words is too short to search with."""
 
 _SAME_DIGITS = str.maketrans("0123456789", "0000000000")
 """The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
@@ -406,9 +404,7 @@ class _Packing:
 
     def _question(self) -> str:
         """The text to search with: the user's newest message, with the active task if it is short."""
-        said = self.conversation.question
-        task = str(self.inputs.state.get("active_task") or "")
-        return said if len(said.split()) >= _SHORT_QUESTION else f"{said}\n{task}"
+        return search_text(self.conversation.question, str(self.inputs.state.get("active_task") or ""))
 
     def _assembled(self) -> Pack:
         given, inputs, chosen = self.given, self.inputs, self.chosen

@@ -308,6 +308,15 @@ _SHORT, _LONG = 100, 200
 """Characters of a message up to which it leans on what was said before, and from which it brings its own context."""
 
 
+_SHORT_QUESTION = 4
+"""A question of fewer words is too short to search with."""
+
+
+def search_text(question: str, task: str) -> str:
+    """The text to search with: the user's newest message, with the active task if it is short."""
+    return question if len(question.split()) >= _SHORT_QUESTION else f"{question}\n{task}"
+
+
 def need_of_past(question: str) -> float:
     """How much a message needs of what was said before, from 1 for a short one to 0."""
     return min(1.0, max(0.0, (_LONG - len(question)) / (_LONG - _SHORT)))

@@ -7,15 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
-from ctxwrap.language.words import MAX_READ, terms_of
+from ctxwrap.language.words import MAX_READ
 from ctxwrap.retrieval.index import STANDING_TERM, Index
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.scan import REACH, CandidateScan, FeatureColumn, Term, lookup_in
+from ctxwrap.retrieval.scan import REACH, CandidateScan, FeatureColumn, Ints, Term, lookup_in
+from ctxwrap.retrieval.terms import day_terms, search_terms
 
 if TYPE_CHECKING:
     from ctxwrap.retrieval.vectors import Vectors
 
 Flags = NDArray[np.bool_]
+
+_FORM_WEIGHT = 0.7
+"""Weight of another form of a query word, of a compound with it, and of its parts."""
+
+_FORM_CAP = 1.4
+"""How much rarer than the word a form may count."""
 
 _WORD_DECAY, _SCORE_DECAY = 0.85, 0.7
 """Decay per step of a neighbour's word and of a neighbour's score."""
@@ -23,8 +30,8 @@ _WORD_DECAY, _SCORE_DECAY = 0.85, 0.7
 _MAX_TERMS, _MAX_CONSIDERED = 40, 400
 """Maximum query terms, and how many are considered for the rarest."""
 
-_MAX_STANDING = 60
-"""Maximum standing instructions that are considered."""
+_MAX_STANDING, _MAX_DATED = 60, 120
+"""Maximum standing instructions, and passages of the days that a query names, that are considered."""
 
 _MAX_EMBEDDED = 4000
 """Maximum characters of a query that are embedded."""
@@ -36,7 +43,6 @@ _COMMON_SHARE, _COMMON_COUNT = 0.3, 20
 """A term is common if more than this share of passages has it, and more than this many."""
 
 _DAY = 86_400
-_LENGTHS = np.log(1 + np.arange(256)) / 4
 _BEFORE = np.array([0.0] + [_SCORE_DECAY**step for step in range(1, REACH + 1)])
 _BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
 
@@ -65,56 +71,64 @@ _ASKED = (
 class FeatureMatrix:
     """Feature columns, aligned with `scan.places`."""
 
-    def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None) -> None:
+    def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None, now: int = 0, most: int = 0) -> None:
+        """`now` is the time of the query, `most` the number of passages to examine with their neighbours."""
         text = text[:MAX_READ]
         self._index, self._text, self._lookup = index, text, lookup_in(index)
-        wanted = list(dict.fromkeys(terms_of(text)))
+        self._dates = dates_in(text, now)
+        wanted = list(dict.fromkeys([*search_terms(text), *day_terms(text, now)]))
         names = self._lookup.names()
         self._asked = [speaker for speaker, name in enumerate(names) if name and name.issubset(wanted)]
         speaker_terms = frozenset().union(*names)
-        terms: list[Term] = []
+        terms, others = list[Term](), dict[str, Term]()
         self._words = 0
-        self._forms: list[tuple[Term, int, int]] = []
-        """Other forms of query words: the term, the word's number, and the word's row or -1 if no passage has it."""
+        self._entries: list[tuple[Term, int, float]] = []
+        """Terms, each with the row of its query word and its weight."""
         for word in self._rarest([term for term in wanted if term not in speaker_terms]):
             own, forms = self._lookup.find(word)
-            row = len(terms) if own else -1
             if own:
                 terms.append(own)
-            if forms:
-                self._forms += [(form, self._words, row) for form in forms]
-                self._words += 1
-        others = {form.term: form for form, _, _ in self._forms}
-        also = index.newest(STANDING_TERM, _MAX_STANDING) if index.answers_at_length else ()
-        self.scan = CandidateScan(self._lookup, terms, list(others.values()), also)
+                self._entries.append((own, self._words, own.rarity))
+            others |= {form.term: form for form in forms}
+            # together, forms are as common as a word is
+            rarity = own.rarity if own else self._lookup.rarity(sum(form.having for form in forms))
+            self._entries += [
+                (form, self._words, _FORM_WEIGHT * min(form.rarity, _FORM_CAP * rarity)) for form in forms
+            ]
+            self._words += bool(own or forms)
+        self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self._lookup.column, _KEY)) if vectors else None
+        self.scan = CandidateScan(self._lookup, terms, list(others.values()), self._also(most), most)
         self.columns: dict[str, FeatureColumn | Flags] = {}
         if len(self.scan.places):
             self._add_term_features()
             self._add_text_features()
             self._add_date_features()
-            if vectors is not None:
-                self._add_vector_features(vectors)
+            self._add_vector_features()
 
     def _rarest(self, terms: list[str]) -> list[str]:
         """Return the terms, or the rarest of a long query."""
         return terms if len(terms) <= _MAX_TERMS else self._lookup.rarest(terms[:_MAX_CONSIDERED], _MAX_TERMS)
 
+    def _also(self, most: int) -> Ints:
+        """Return places that words alone would not find: standing instructions, and by date or meaning."""
+        standing = self._index.newest(STANDING_TERM, _MAX_STANDING) if self._index.answers_at_length else ()
+        found: list[Ints] = [np.array(standing, np.int64)]
+        for first, last in self._dates.spans:
+            within = self._lookup.column("times").searchsorted((first * _DAY, (last + 1) * _DAY))
+            found.append(np.arange(max(within[0], within[1] - _MAX_DATED), within[1]))
+        if self._meaning is not None:
+            found.append(np.argsort(self._meaning)[-max(most, _MAX_STANDING) :])
+        return np.concatenate(found)
+
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
         scan, columns = self.scan, self.columns
-        rarities = np.array([term.rarity for term in scan.terms], np.float32)[:, None]
-        rows = scan.hits()
-        having = rows > 0
-        columns["cover"] = np.add.reduce(rarities * having)[scan.slots] / (float(rarities.sum()) or 1.0)
-        rows *= rarities
-        own = np.add.reduce(rows)[scan.slots]
-        columns["words"] = words = _scaled(own)
+        rows = scan.weigh(self._entries, self._words)
+        columns["words"] = words = _scaled(np.add.reduce(rows)[scan.slots])
+        columns["cover"] = np.count_nonzero(rows, axis=0)[scan.slots] / max(1, self._words)
         columns["around"] = _scaled(np.add.reduce(_spread_maximum(rows))[scan.slots])
         columns["before"] = self._neighbours(words, _BEFORE)
         columns["group"] = self._best_of_group(words)
-        if self._forms:
-            columns["forms"] = forms = self._found_forms(having) / (float(own.max()) or 1.0)
-            columns["forms around"] = self._neighbours(forms, _BOTH_SIDES)
 
     def _neighbours(self, scores: FeatureColumn, fading: FeatureColumn) -> FeatureColumn:
         """Sum the scores around each passage, less with distance."""
@@ -130,19 +144,6 @@ class FeatureMatrix:
         best = np.maximum.reduceat(scores, starts)
         return np.repeat(best, np.diff(np.append(starts, len(groups))))
 
-    def _found_forms(self, own: Flags) -> FeatureColumn:
-        """Sum the rarity of other forms that replace query words, the rarest form of each word."""
-        scan = self.scan
-        forms = sorted(self._forms, key=lambda each: each[0].rarity)
-        which, slots, _ = scan.slots_with([form for form, _, _ in forms])
-        best = scan.rows(self._words)
-        words = np.array([word for _, word, _ in forms])[which]
-        best[words, slots] = np.array([form.rarity for form, _, _ in forms])[which]
-        for word, row in {(word, row) for _, word, row in forms if row >= 0}:
-            best[word][own[row]] = 0.0
-        column: FeatureColumn = np.add.reduce(best)[scan.slots]
-        return column
-
     def _add_text_features(self) -> None:
         """Add text features, and those that depend on neighbours and on the question."""
         scan, columns = self.scan, self.columns
@@ -156,32 +157,32 @@ class FeatureMatrix:
         answers[scan.firsts] = False
         opens[scan.opening] = True
         columns["answers"], columns["opens"] = answers, opens
-        columns["length"] = _LENGTHS[scan.lengths]
 
     def _add_date_features(self) -> None:
-        dates = dates_in(self._text)
-        if dates.months:
+        if self._dates:
             days, back = np.unique(self.scan.column("times") // _DAY, return_inverse=True)
-            near = np.array([dates.nearness(day * _DAY) for day in days.tolist()])
+            near = np.array([self._dates.nearness(day * _DAY) for day in days.tolist()])
             self.columns["month"], self.columns["day"] = near[back, 0], near[back, 1]
 
-    def _add_vector_features(self, vectors: "Vectors") -> None:
+    def _add_vector_features(self) -> None:
         """Add similarity of meaning."""
-        numbers, parts = (self.scan.column(name) for name in ("numbers", "parts"))
-        meaning = vectors.likeness(self._text[:_MAX_EMBEDDED], numbers, parts)
-        self.columns["meaning"] = meaning
-        self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOUR_WEIGHT
+        if self._meaning is not None:
+            self.columns["meaning"] = meaning = self._meaning[self.scan.places]
+            self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOUR_WEIGHT
+
+
+_KEY = ("numbers", "parts")
 
 
 def is_specific(index: Index, text: str) -> bool:
     """Whether a term or date of `text` distinguishes passages; what nearly all of them have does not."""
     lookup, common = lookup_in(index), max(_COMMON_COUNT, _COMMON_SHARE * len(index))
-    for word in dict.fromkeys(terms_of(text[:MAX_READ])):
+    for word in dict.fromkeys(search_terms(text[:MAX_READ])):
         own, forms = lookup.find(word)
         having = [term.having for term in ([own] if own else forms)]
         if having and min(having) <= common:
             return True
-    return bool(dates_in(text).months)
+    return bool(dates_in(text, _DAY))
 
 
 def _asked_for(text: str) -> list[tuple[str, TextFeature]]:

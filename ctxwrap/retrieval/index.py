@@ -4,9 +4,9 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.passages import MAX_PARTS, TextFeature, passages, text_features
 from ctxwrap.retrieval.segments import MAX_BYTE, SIZE, Damaged, IndexedPassage, Postings, Segment
+from ctxwrap.retrieval.terms import passage_terms
 
 __all__ = ["Damaged", "Index"]
 
@@ -69,7 +69,7 @@ class Index:
         if not self.segments or len(self.segments[-1]) + len(pieces) > SIZE:
             self._start_segment()
         for part, passage in enumerate(pieces):
-            terms = terms_of(passage)
+            terms = passage_terms(passage, time)
             document = IndexedPassage(number, part, time, len(terms), text_features(passage), role, speaker, group)
             self._put(document, terms)
 

@@ -7,19 +7,18 @@ say little, so the weights shift towards `LONG`.
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
+from ctxwrap.retrieval.passages import TextFeature
 
 if TYPE_CHECKING:
     from ctxwrap.retrieval.scan import Ints
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
-    "words": 1.12,
-    "cover": 0.17,
+    "words": 1.2,
+    "cover": 0.3,
     "before": 0.65,
     "around": 3.11,
     "group": 1.19,
-    "forms": 2.25,
-    "forms around": 1.72,
     "speaker": 0.94,
     "month": 3.5,
     "day": 7.14,
@@ -29,34 +28,45 @@ WEIGHTS = {
     "figure": 1.06,
     "title": 1.08,
     "place": 0.77,
-    "length": 0.1,
-    "opens": 0.98,
+    "opens": 0.9,
     "meaning": 3.0,
     "meaning around": 4.5,
 }
 """Weights for short turns."""
 
-LONG = WEIGHTS | {
+LONG = {
     "words": 5.0,
-    "cover": 4.0,
+    "cover": 8.0,
     "before": 0.2,
-    "around": 0.6,
-    "group": 0.3,
-    "forms around": 0.2,
-    "answers": 0.2,
-    "meaning around": 0.5,
+    "around": 0.0,
+    "group": 0.0,
+    "speaker": 0.94,
+    "month": 3.5,
+    "day": 7.14,
+    "question": 0.0,
+    "answers": 0.0,
+    "time": 0.0,
+    "figure": 0.0,
+    "title": 0.0,
+    "place": 0.0,
     "opens": 0.0,
-    "length": 0.5,
+    "meaning": 3.0,
+    "meaning around": 0.5,
 }
-"""Weights for long turns."""
+"""Weights for long turns: a passage speaks for itself."""
 
 _SHORT_WORDS, _LONG_WORDS = 20, 40
 """Average terms per passage up to which turns are short, and from which they are long."""
 
 
-_CONTENT_FEATURES = frozenset(
-    {"words", "cover", "around", "before", "forms", "forms around", "month", "day"} | {"meaning", "meaning around"}
-)
+_CLOSE_MEANING = 0.8
+"""Passages with at least this share of the closest meaning are kept."""
+
+_TOKENS_PER_TERM, _TOKENS_PER_LINE = 2.0, 5
+_LEAST_HITS, _MAX_HITS, _SPARE = 200, 2000, 6
+
+
+_CONTENT_FEATURES = frozenset({"words", "cover", "around", "before", "month", "day", "meaning", "meaning around"})
 """Features of what is said, as opposed to who says it and how."""
 
 
@@ -80,13 +90,15 @@ class ExcludedMessages(Protocol):
 class Ranking:
     """The best passages for a query; among equals the newer first."""
 
-    def __init__(self, index: Index, text: str, limit: int = 300, vectors: "Vectors | None" = None) -> None:
+    def __init__(
+        self, index: Index, text: str, limit: int = 300, vectors: "Vectors | None" = None, now: int = 0
+    ) -> None:
         # importing numpy takes 0.1 s, which callers that never search should not pay
         import numpy as np
 
         from ctxwrap.retrieval.features import FeatureMatrix
 
-        evidence, weights = FeatureMatrix(index, text, vectors), weights_for(index)
+        evidence, weights = FeatureMatrix(index, text, vectors, now, limit // 2), weights_for(index)
         self._names = sorted(evidence.columns)
         self._places = evidence.scan.places
         self._numbers, self._parts = (evidence.scan.column(name) for name in ("numbers", "parts"))
@@ -95,7 +107,13 @@ class Ranking:
         for row, name in zip(self._counted, self._names, strict=True):
             np.multiply(evidence.columns[name], weights[name], out=row)
         self._scores = np.add.reduce(self._counted)
-        self._ranked = np.argsort(self._scores, kind="stable")[::-1][:limit]
+        ranked = np.argsort(self._scores, kind="stable")[::-1]
+        self._ranked = ranked[:limit]
+        if index.answers_at_length and len(ranked) > limit:
+            # standing instructions have a share of the budget of their own, whatever the question
+            rest = ranked[limit:]
+            stands = evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
+            self._ranked = np.concatenate((self._ranked, rest[stands]))
         self._hits: list[RankedPassage] | None = None
 
     @property
@@ -129,13 +147,24 @@ class Ranking:
         rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
         content = self._counted[rows].sum(axis=0)[self._ranked]
         least = share * content.max(initial=0.0)
-        return self._hits_at(self._ranked[(content > 0) & (content >= least)][:limit])
+        kept = (content > 0) & (content >= least)
+        if share and "meaning" in self._names:
+            # content adds up words and meaning, so a passage without a common word is far below one that has some
+            meaning = self._counted[self._names.index("meaning")][self._ranked]
+            kept |= (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
+        return self._hits_at(self._ranked[kept][:limit])
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
         counted = self._counted[:, self._places.searchsorted(hit.place)]
         best = (-counted).argsort(kind="stable")[:3].tolist()
         return tuple(self._names[at] for at in best if counted[at] > 0)
+
+
+def hits_for(index: Index, budget: int) -> int:
+    """Return how many hits can fill a budget of tokens, with some to spare."""
+    tokens = _TOKENS_PER_TERM * index.words / len(index) + _TOKENS_PER_LINE if len(index) else 1.0
+    return min(_MAX_HITS, max(_LEAST_HITS, round(_SPARE * budget / tokens)))
 
 
 def weights_for(index: Index) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Selects the candidate passages of a query and gathers their postings."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import log
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.segments import Postings
+from ctxwrap.retrieval.terms import LONG_WORD, splits_of
 
 Ints = NDArray[Any]
 
@@ -19,6 +20,12 @@ PREFIX = 5
 
 _MAX_FORMS = 6
 """Maximum other forms of a word."""
+
+_MAX_COMPOUNDS = 12
+"""Maximum compounds of a word."""
+
+_LEAST_START = 4
+"""Minimum letters of a word at the start of a compound."""
 
 _MAX_CACHED = 2_000_000
 """Maximum cached postings, about five bytes each."""
@@ -75,6 +82,10 @@ class Lookup:
         """A bit mask of the full segments for each prefix."""
         self._families: dict[str, dict[str, FullPostings]] = {}
         self._kept = 0
+        self._starting: dict[str, set[str]] = {}
+        self._ending: dict[str, set[str]] = {}
+        """Long terms by their first and by their last letters."""
+        self._seen_segment = self._seen_terms = 0
 
     def register_segments(self) -> None:
         """Register segments that became full, a few per query."""
@@ -86,6 +97,7 @@ class Lookup:
             for start in {term[:PREFIX] for term in self.index.segments[ordinal].terms()}:
                 known[start] = known.get(start, 0) | bit
             self._registered = ordinal + 1
+        self._register_compounds()
 
     def column(self, name: str) -> Ints:
         """Return a column of the index as an array."""
@@ -108,15 +120,54 @@ class Lookup:
         return log(1 + (len(self.index) - having + 0.5) / (having + 0.5))
 
     def find(self, word: str) -> tuple[Term | None, list[Term]]:
-        """Return the term of a word, if it occurs, and other terms with the same prefix."""
+        """Return the term of a word, if it occurs, and related terms: other forms, compounds and their parts."""
         last = self.index.segments[-1] if self.index.segments else None
         if len(word) < PREFIX:
-            return self._term(word, self._family(word), {word: last.postings(word) if last else None}), []
+            own = self._term(word, self._family(word), {word: last.postings(word) if last else None})
+            return own, self._known(self._compounds_of(word))
         full = self._family(word[:PREFIX])
         newest: dict[str, Postings | None] = dict(last.starting_with(word[:PREFIX])) if last else {}
         alike = sorted({each for each in (*full, *newest) if each != word and abs(len(each) - len(word)) < PREFIX})
-        forms = (self._term(each, full, newest) for each in alike[:_MAX_FORMS])
-        return self._term(word, full, newest), [form for form in forms if form]
+        forms = [self._term(each, full, newest) for each in alike[:_MAX_FORMS]]
+        related = self._known([*self._compounds_of(word), *self._parts_of(word)])
+        return self._term(word, full, newest), [form for form in [*forms, *related] if form]
+
+    def term(self, word: str) -> Term | None:
+        last = self.index.segments[-1] if self.index.segments else None
+        return self._term(word, self._family(word[:PREFIX]), {word: last.postings(word) if last else None})
+
+    def _known(self, words: Iterable[str]) -> list[Term]:
+        return [term for term in map(self.term, dict.fromkeys(words)) if term]
+
+    def _compounds_of(self, word: str) -> list[str]:
+        """Return long terms that begin or end with the word."""
+        if len(word) < _LEAST_START:
+            return []
+        begin = [each for each in self._starting.get(word[:_LEAST_START], ()) if each.startswith(word)]
+        end = [each for each in self._ending.get(word[-PREFIX:], ()) if each.endswith(word)]
+        return sorted({*begin, *end} - {word})[:_MAX_COMPOUNDS]
+
+    def _parts_of(self, word: str) -> list[str]:
+        """Return the parts of a compound if both occur."""
+        for second, firsts in splits_of(word):
+            if (after := self.term(second)) and (before := next(filter(None, map(self.term, firsts)), None)):
+                return [before.term, after.term]
+        return []
+
+    def _register_compounds(self) -> None:
+        """Register the long terms of segments, and of the last one those that are new."""
+        last = len(self.index.segments) - 1
+        while self._seen_segment <= last:
+            is_open = self._seen_segment == last
+            terms, seen = self.index.segments[self._seen_segment].terms_from(self._seen_terms if is_open else 0)
+            for term in terms:
+                if len(term) >= LONG_WORD and term.isalpha():
+                    self._starting.setdefault(term[:_LEAST_START], set()).add(term)
+                    self._ending.setdefault(term[-PREFIX:], set()).add(term)
+            self._seen_terms = seen
+            if is_open:
+                break
+            self._seen_segment, self._seen_terms = self._seen_segment + 1, 0
 
     def rarest(self, words: Sequence[str], count: int) -> list[str]:
         """Return the words with the fewest passages."""
@@ -208,8 +259,8 @@ def lookup_in(index: Index) -> Lookup:
 FeatureColumn = NDArray[Any]
 
 K1, _B = 0.9, 0.4
-_MAX_BEST = 90
-"""Maximum best passages that are examined, with their neighbours."""
+_LEAST_BEST = 90
+"""The best passages that are examined, with their neighbours, for a small budget."""
 
 _MAX_POSTINGS = 30_000
 """Maximum postings read to find them, rarest terms first; more rarely change the result."""
@@ -240,11 +291,16 @@ class CandidateScan:
         self,
         lookup: Lookup,
         terms: Sequence[Term],
-        others: Sequence[Term] = (),
-        also: Sequence[int] = (),
+        others: Sequence[Term],
+        also: Ints,
+        most: int,
     ) -> None:
-        """Look for `terms`, for `others` if few passages have them, and at the places `also`."""
+        """Look for `terms`, for `others` if few passages have them, and at the places `also`.
+
+        Examine the best `most` passages with their neighbours.
+        """
         self.lookup, self.terms = lookup, terms
+        self._most = max(_LEAST_BEST, most)
         index = lookup.index
         self._count = len(index)
         average = index.words / self._count if self._count else 1.0
@@ -253,7 +309,7 @@ class CandidateScan:
         groups: Ints = np.arange(len(opening))
         starts, ends = opening, np.append(opening, self._count)[1:]
         if self._count > _EXAMINE_ALL:
-            best = np.union1d(self._best(others), np.array(also, np.int64))
+            best = np.union1d(self._best(others), also)
             groups = np.searchsorted(opening, best, side="right") - 1
             starts, ends = np.maximum(best - REACH, starts[groups]), np.minimum(best + REACH + 1, ends[groups])
             starts, ends, groups = _merge_blocks(starts, ends, groups)
@@ -296,11 +352,14 @@ class CandidateScan:
         here = slots.nonzero()[0]
         return rows[here], slots[here], counts[here]
 
-    def hits(self) -> FeatureColumn:
-        """Return the weight of each term in each candidate."""
-        rows = self.rows(len(self.terms))
-        which, slots, counts = self.slots_with(self.terms)
-        rows[which, slots] = np.float32(K1 + 1) * counts / (counts + self._norm_of[slots])
+    def weigh(self, entries: Sequence[tuple[Term, int, float]], count: int) -> FeatureColumn:
+        """Return the weight of each query word in each slot, by the best of its terms."""
+        entries = sorted(entries, key=_weight)  # what is assigned last stays
+        which, slots, counts = self.slots_with([term for term, _, _ in entries])
+        rows = self.rows(count)
+        weights = np.array([weight for _, _, weight in entries], np.float32)[which]
+        words = np.array([word for _, word, _ in entries], np.intp)[which]
+        rows[words, slots] = weights * (np.float32(K1 + 1) * counts / (counts + self._norm_of[slots]))
         return rows
 
     def _best(self, others: Sequence[Term]) -> Ints:
@@ -326,30 +385,36 @@ class CandidateScan:
         scores: FeatureColumn = np.bincount(
             places, np.array(weights, float)[rows] * worth[lengths[places]], minlength=self._count
         )
-        return _best_places(scores)
+        if not self.lookup.index.answers_at_length:
+            return _best_places(scores, self._most)
+        # a model's long answers repeat the question's words, so they would leave no place for the user's own
+        is_user = np.array([role == "user" for role, _ in self.lookup.index.names])[self.lookup.column("speaker_ids")]
+        return np.concatenate(
+            (_best_places(scores * is_user, self._most), _best_places(scores * ~is_user, self._most // 2))
+        )
 
 
 _LENGTHS = np.arange(256)
 
 
-def _best_places(scores: FeatureColumn) -> Ints:
+def _best_places(scores: FeatureColumn, most: int) -> Ints:
     """Return the places of the highest scores; among equals the last."""
-    places = _high_places(scores)
+    places = _high_places(scores, most)
     found = scores[places]
-    if len(found) <= _MAX_BEST:
+    if len(found) <= most:
         return places
-    least = np.partition(found, -_MAX_BEST)[-_MAX_BEST]
+    least = np.partition(found, -most)[-most]
     above = places[found > least]
-    return np.concatenate((above, places[found == least][len(above) - _MAX_BEST :]))
+    return np.concatenate((above, places[found == least][len(above) - most :]))
 
 
-def _high_places(scores: FeatureColumn) -> Ints:
+def _high_places(scores: FeatureColumn, most: int) -> Ints:
     """Return slightly more places than needed, without sorting all: most passages have a single common word."""
     border = float(scores.max())
     for _ in range(_THRESHOLD_STEPS):
         border *= _THRESHOLD_FACTOR
         high = scores > border
-        if np.count_nonzero(high) >= _MAX_BEST:
+        if np.count_nonzero(high) >= most:
             return np.flatnonzero(high)
     return np.flatnonzero(scores)
 
@@ -364,3 +429,7 @@ def _merge_blocks(starts: Ints, ends: Ints, groups: Ints) -> tuple[Ints, Ints, I
 
 def _rarest_first(term: Term) -> tuple[float, str]:
     return -term.rarity, term.term
+
+
+def _weight(entry: tuple[Term, int, float]) -> float:
+    return entry[2]

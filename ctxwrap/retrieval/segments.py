@@ -7,13 +7,14 @@ from array import array
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 SIZE = 4096
 """Passages per segment."""
 
 _MAGIC = b"ctxwrap-words\n"
-_VERSION = 3
+_VERSION = 4
 _CHECKSUM_SIZE = 4
 _TERM_SEPARATOR = "\n"
 """Separates terms; no term contains it."""
@@ -123,6 +124,12 @@ class Segment:
         if self._listed:
             self._sorted, self._listed = _decoded(self._listed).split(_TERM_SEPARATOR), b""
         return self._sorted
+
+    def terms_from(self, seen: int) -> tuple[list[str], int]:
+        """Return the terms after the first `seen` ones in the order of arrival, and how many there are now."""
+        if self._open is None:
+            return self.terms()[seen:], len(self.terms())
+        return list(islice(self._open, seen, None)) if seen < len(self._open) else [], len(self._open)
 
     def without(self, number: int) -> "Segment":
         """Return a copy without the passages of a message; `highest` stays."""

@@ -31,7 +31,9 @@ class Embedder(Protocol):
     """Computes deterministic vectors, in any thread; `name` identifies the model."""
 
     name: str
-    dimensions: int
+
+    @property
+    def dimensions(self) -> int: ...
 
     def __call__(self, texts: Sequence[str]) -> Numbers: ...
 
@@ -44,12 +46,22 @@ class _Segment:
         self.rows = bytearray()
 
 
+class _Table:
+    """The vectors of a segment, ready for multiplication."""
+
+    def __init__(self, keys: Numbers, rows: Numbers, last: int) -> None:
+        self.keys, self.rows, self.last = keys, rows, last
+        self.squares = np.einsum("ij,ij->i", rows, rows)
+        self.total = rows.sum(axis=0)
+
+
 class Vectors:
     """One vector per passage; passages without one have similarity 0."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._segments: list[_Segment] = []
+        self._tables: dict[int, _Table] = {}
 
     @property
     def highest(self) -> int:
@@ -65,13 +77,26 @@ class Vectors:
         """Add a message; passages are numbered as in the index."""
         if number <= self.highest:
             raise ValueError(f"message {number} must be numbered higher than {self.highest}")
-        pieces = passages(text)[:MAX_PARTS]
         # first, so that a failing model leaves nothing changed
-        rows = self._embedded(pieces)
-        if not self._segments or len(self._segments[-1].keys) + len(pieces) > SIZE:
+        self.put(number, self._embedded(passages(text)[:MAX_PARTS]))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether messages are embedded in the background, by `embedded` and `put`."""
+        return getattr(self._embedder, "is_remote", False)
+
+    def embedded(self, messages: Sequence[tuple[int, str]]) -> list[tuple[int, Numbers]]:
+        """Embed messages without changing anything, in any thread; empty texts are left out."""
+        pieces = {number: passages(text)[:MAX_PARTS] for number, text in messages if text.strip()}
+        rows = iter(self._embedded([piece for each in pieces.values() for piece in each]) if pieces else ())
+        return [(number, np.array([next(rows) for _ in each])) for number, each in pieces.items()]
+
+    def put(self, number: int, rows: Numbers) -> None:
+        """Add the vectors of a message's passages."""
+        if not self._segments or len(self._segments[-1].keys) + len(rows) > SIZE:
             self._segments.append(_Segment(len(self._segments)))
         segment = self._segments[-1]
-        segment.keys.extend(_key(number, part) for part in range(len(pieces)))
+        segment.keys.extend(_key(number, part) for part in range(len(rows)))
         segment.rows += rows.tobytes()
         segment.changed = True
 
@@ -89,36 +114,37 @@ class Vectors:
                 first, last, width = gone[0], gone[-1] + 1, self._embedder.dimensions
                 del segment.keys[first:last], segment.rows[first * width : last * width]
                 segment.changed = True
+                self._tables.pop(segment.ordinal, None)
                 return True
         return False
 
     def likeness(self, text: str, numbers: Numbers, parts: Numbers) -> Numbers:
-        """Return the similarity of a text to each passage, from 0 to 1, relative to their mean."""
-        rows, known = self._rows(numbers << _PART_BITS | parts)
-        if not known.any():
-            return np.zeros(len(rows))
-        shared = rows[known].mean(axis=0)
+        """Return the similarity of a text to each passage, from 0 to 1, relative to the mean of all."""
+        alike = np.zeros(len(numbers), np.float32)
+        tables = [table for segment in list(self._segments) if (table := self._table(segment)) and len(table.keys)]
+        if not tables or not len(numbers):
+            return alike
+        shared = sum(table.total for table in tables) / sum(len(table.keys) for table in tables)
         asked = _normalise(self._embedded([text]) - shared)[0]
-        return np.where(known, np.maximum(_normalise(rows - shared) @ asked, 0.0), 0.0)
+        both, keys = np.column_stack((asked, shared)).astype(np.float32), numbers << _PART_BITS | parts
+        for table in tables:
+            near, common = (table.rows @ both).T
+            apart = np.sqrt(np.maximum(table.squares - 2 * common + shared @ shared, 1.0))
+            at = np.minimum(keys.searchsorted(table.keys), len(keys) - 1)
+            here = keys[at] == table.keys
+            alike[at[here]] = np.maximum((near - shared @ asked) / apart, 0.0)[here]
+        return alike
 
-    def _rows(self, keys: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
-        """Return the vectors of these passages, and which passages have one."""
-        rows = np.zeros((len(keys), self._embedder.dimensions), np.float32)
-        known = np.zeros(len(keys), bool)
-        for segment in self._segments:
-            if segment.keys:
-                first, last = np.searchsorted(keys, (segment.keys[0], segment.keys[-1] + 1))
-                if first < last:
-                    rows[first:last], known[first:last] = self._rows_in(segment, keys[first:last])
-        return rows, known
-
-    def _rows_in(self, segment: _Segment, keys: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
-        # copies: the segment may grow meanwhile
-        own = np.frombuffer(segment.keys.tobytes(), np.int64)
-        at = np.minimum(np.searchsorted(own, keys), len(own) - 1)
-        width = self._embedder.dimensions
-        rows = b"".join([segment.rows[each * width : (each + 1) * width] for each in at.tolist()])
-        return np.frombuffer(rows, np.int8).reshape(-1, width), own[at] == keys
+    def _table(self, segment: _Segment) -> "_Table":
+        """Return a segment's vectors as numbers; they are cached until the segment changes."""
+        known = self._tables.get(segment.ordinal)
+        if known is None or len(known.keys) != len(segment.keys) or known.last != _last_of(segment):
+            # copies: the segment may grow meanwhile
+            keys = np.frombuffer(segment.keys.tobytes(), np.int64)
+            width = self._embedder.dimensions
+            rows = np.frombuffer(bytes(segment.rows[: len(keys) * width]), np.int8).reshape(-1, width)
+            known = self._tables[segment.ordinal] = _Table(keys, rows.astype(np.float32), _last_of(segment))
+        return known
 
     def unsaved(self) -> dict[int, bytes]:
         """Return the changed segments by ordinal, and mark them as saved."""

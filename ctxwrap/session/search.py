@@ -1,27 +1,28 @@
 """Search in a session's log: an index of words, and of vectors if a model is installed, that follows the log."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxwrap.pack.selection import Passage, Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking
+from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for
 from ctxwrap.retrieval.selection import SelectedPassage, choose_passages
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
 from ctxwrap.session.branch import Ranges
+from ctxwrap.session.clock import utc_now
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Log
 from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
-    from ctxwrap.retrieval.vectors import Embedder, Vectors
+    from ctxwrap.retrieval.vectors import Embedder, Numbers, Vectors
 
 
 logger = logging.getLogger("ctxwrap")
@@ -73,6 +74,23 @@ class IncrementalIndexer:
                 left -= self._take(number, record)
         self.save(_UNSAVED)
 
+    def upcoming(self, below: int, most: int) -> list[tuple[int, str]]:
+        """The next messages with their texts, up to about `most` characters."""
+        found: list[tuple[int, str]] = []
+        for first in range(self.next, below, _RECORDS_AT_A_TIME):
+            records = self._pick(range(first, min(below, first + _RECORDS_AT_A_TIME)))
+            for number, record in sorted(records.items()):
+                text = text_of(record, self._log)
+                if most <= 0:
+                    return found
+                most -= len(text) + 1
+                found.append((number, text))
+        return found
+
+    def skip_to(self, number: int, added: int) -> None:
+        """Go on at that message; `added` messages before it were added by the caller."""
+        self.next, self._unsaved = max(self.next, number), self._unsaved + added
+
     def save(self, least: int = 1) -> None:
         """Save the index if at least this many messages are new."""
         if self._unsaved >= least:
@@ -104,12 +122,25 @@ def text_of(record: Record, log: Log) -> str:
 _MEANT_AT_ONCE = 400_000
 """About this many characters are embedded per query, which takes half a second."""
 
+_NOT_YET_EMBEDDED = 64
+"""So many of the newest messages may lack vectors of a remote model: they are in the request anyway."""
+
 Embedding = Callable[[], "Embedder | None"]
 """Loads the model on first use; None if there is none."""
 
 
 def embedding_for(settings: Settings) -> Embedding:
+    if (given := settings.embedder) is not None:
+        return partial(_model_of_the_caller, given)
     return _model_of_the_extra if settings.embeddings else no_model
+
+
+@lru_cache(16)
+def _model_of_the_caller(given: Hashable) -> "Embedder":
+    """One for all sessions: it keeps the vectors of questions."""
+    from ctxwrap.retrieval.embedder import as_embedder
+
+    return as_embedder(given)
 
 
 def no_model() -> None:
@@ -132,17 +163,48 @@ class Meanings:
         self._vectors: tuple[Vectors, IncrementalIndexer] | None = None
 
     def of_all_before(self, number: int) -> "Vectors | None":
-        """None until all these messages are embedded: a part alone would outrank the others."""
+        """None until nearly all these messages are embedded: a part alone would outrank the others."""
         try:
             self._vectors = self._vectors or self._loaded()
             if self._vectors is None:
                 return None
             vectors, following = self._vectors
-            following.go_on(number)
-            return vectors if following.next >= number else None
+            if not vectors.is_remote:
+                following.go_on(number)
+            return vectors if following.next >= number - _NOT_YET_EMBEDDED * vectors.is_remote else None
         except Exception as error:
             self.give_up(error)
             return None
+
+    def pending(self, below: int) -> "tuple[int, Vectors, list[tuple[int, str]]] | None":
+        """The edition of the log, the vectors of a remote model, and the next messages without one; None if all have.
+
+        Call it inside the session's lock.
+        """
+        try:
+            self._vectors = self._vectors or self._loaded()
+        except Exception as error:
+            self.give_up(error)
+        if self._vectors is None or not self._vectors[0].is_remote:
+            return None
+        vectors, following = self._vectors
+        waiting = following.upcoming(below, _MEANT_AT_ONCE)
+        return (self._log.edition(), vectors, waiting) if waiting else None
+
+    def take(self, edition: int, rows: Sequence[tuple[int, "Numbers"]], below: int) -> None:
+        """Add vectors made outside of the lock; call it inside.
+
+        Of a log that was rewritten meanwhile, a message may be purged.
+        """
+        if self._log.edition() != edition:
+            self._embedding, self._vectors = no_model, None
+        if self._vectors is not None:
+            vectors, following = self._vectors
+            for number, made in rows:
+                if number > vectors.highest:
+                    vectors.put(number, made)
+            following.skip_to(below, len(rows))
+            following.save()
 
     def save(self, least: int = 1) -> None:
         """Save the index if at least this many messages are new."""
@@ -213,7 +275,7 @@ class Retriever:
         query, vectors = _shortened(query), self._meanings.of_all_before(end)
         if vectors is None and not _is_specific(index, query):
             return Retrieved()
-        ranking = self._ranking(index, query, vectors)
+        ranking = self._ranking(index, query, vectors, hits_for(index, budget))
         ranking.leave_out(below, left)
         ranking.hits = ranking.relevant(_RELEVANT, tried(budget))
         texts = self._texts
@@ -236,7 +298,7 @@ class Retriever:
             index, end = self._fed(below)
         if not len(index):
             return []
-        ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
+        ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end), max(300, 4 * limit))
         ranking.leave_out(below, left)
         best: dict[int, RankedPassage] = {}
         for hit in ranking.relevant(0.0):
@@ -244,6 +306,17 @@ class Retriever:
         hits = list(best.values())[:limit]
         self._texts.expect(hits)
         return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
+
+    def embed(self, below: int, transaction: Callable[[Callable[[], Any]], Any]) -> None:
+        """Embed new messages with the caller's model; the session is locked only before and after, not meanwhile."""
+        while batch := transaction(partial(self._meanings.pending, below)):
+            edition, vectors, waiting = batch
+            try:
+                rows = vectors.embedded(waiting)
+            except Exception as error:
+                logger.warning("the embedder failed, new messages are found by words until it works: %r", error)
+                return
+            transaction(partial(self._meanings.take, edition, rows, waiting[-1][0] + 1))
 
     def save(self, least: int = 1) -> None:
         """Save the index if at least this many messages are new; call it inside the session's lock.
@@ -271,13 +344,14 @@ class Retriever:
         following.go_on(below)
         return index, following.next
 
-    def _ranking(self, index: Index, query: str, vectors: "Vectors | None") -> Ranking:
+    def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int) -> Ranking:
+        now = int(utc_now().timestamp())
         if vectors is not None:
             try:
-                return Ranking(index, query, vectors=vectors)
+                return Ranking(index, query, limit, vectors, now)
             except Exception as error:
                 self._meanings.give_up(error)
-        return Ranking(index, query)
+        return Ranking(index, query, limit, now=now)
 
 
 def _add(index: Index, number: int, record: Record, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.pack.receipt import session_stage_events
-from ctxwrap.pack.selection import Passage, Retrieved
+from ctxwrap.pack.selection import Passage, Retrieved, search_text
 from ctxwrap.redaction import Redaction
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
@@ -288,6 +288,8 @@ class Session:
         if not self._derives:
             with defer_finalizers():
                 self.transaction(self._catch_up)
+        if self._settings.embedder is not None:
+            self._retriever.embed(self.next_message, self.transaction)
 
     def _catch_up(self) -> None:
         self._derive()
@@ -320,6 +322,18 @@ class Session:
     def recall(self, found: Sequence[Passage], round: int) -> tuple[Operation, ...]:
         """What brings back the swap items that were learned from passages that were found."""
         return recalled_by(self.state, found, round)
+
+    def prepare_search(self, request: Request) -> None:
+        """Embed the question of a request before the session is locked, if a model of the application does that."""
+        if self._settings.embedder is None or not self._settings.retrieval or not self._opened:
+            return
+        asked = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+        try:
+            embedder = self._embedding()
+            if embedder is not None and asked:
+                embedder([search_text(asked, self.memory.active_task)])
+        except Exception as error:
+            logger.warning("session %r: the question was not embedded: %r", self.key.session, error)
 
     def _with_origin(self, passage: Passage) -> Passage:
         return passage._replace(origin=self.state.origins.of(passage.number) or "")

@@ -1,0 +1,62 @@
+"""The index terms of a passage: its words, the parts of identifiers, and the days it speaks of."""
+
+from itertools import chain
+
+from ctxwrap.language.dates import spoken_days
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.words import MAX_READ, stem, term_of, terms_of
+
+LONG_WORD = 9
+"""Words from this length on can be compounds."""
+
+_LEAST_PART = 4
+"""Minimum letters of a part of a compound."""
+
+_LINKS = ("", "s", "n", "e", "es", "en", "er")
+"""Letters that link the parts of a compound."""
+
+_NAME = lazy_pattern(r"\w+")
+_INNER_CASE = lazy_pattern(r"[a-z0-9][A-Z]|\w_\w")
+_PART = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+def passage_terms(text: str, time: int = 0) -> list[str]:
+    """Return the terms of a passage written at `time`."""
+    return [*search_terms(text), *day_terms(text, time)]
+
+
+def search_terms(text: str) -> list[str]:
+    """Return the words; an identifier gives its parts and the whole, however it is written."""
+    found = terms_of(text)
+    if _INNER_CASE.search(text):
+        for name in _NAME.findall(text[:MAX_READ]):
+            if _INNER_CASE.search(name):
+                found += _identifier_terms(name)
+    return found
+
+
+def _identifier_terms(name: str) -> list[str]:
+    """Return what `terms_of` leaves out: parts by case, and the whole without underscores."""
+    words = [word for word in name.split("_") if word]
+    cased = [_PART.findall(word) if _INNER_CASE.search(word) and word.isascii() else [] for word in words]
+    whole = [term_of("".join(words)[:32])] if len(words) > 1 else []
+    return [term for term in chain(map(term_of, chain.from_iterable(cased)), whole) if term]
+
+
+def day_terms(text: str, time: int) -> list[str]:
+    """Return artificial terms for the days that a text written at `time` names."""
+    return [f"@{day}" for day in spoken_days(text, time)] if time else []
+
+
+def splits_of(word: str) -> list[tuple[str, list[str]]]:
+    """Return the possible splits of a compound: its second part, and forms of its first one."""
+    if len(word) < LONG_WORD or not word.isalpha():
+        return []
+    return [
+        (word[cut:], [stem(word[: cut - len(link)]) for link in _LINKS if _fits(word, cut, link)])
+        for cut in range(_LEAST_PART, len(word) - _LEAST_PART + 1)
+    ]
+
+
+def _fits(word: str, cut: int, link: str) -> bool:
+    return cut - len(link) >= _LEAST_PART - 1 and word[:cut].endswith(link)
