@@ -201,6 +201,12 @@ class Shares:
     memory: float = default_share("memory")
     """Memory items of all kinds together."""
 
+    user: float = default_share("user_items")
+    """Memory items of the user, beside those of the session."""
+
+    team: float = default_share("team_items")
+    """Memory items of the team."""
+
     working_set: float = default_share("working_set")
     """The files of the working set, and offers."""
 
@@ -300,6 +306,9 @@ class Settings:
     memory: MemoryRules = MemoryRules()
     """The numbers by which memory ages: half-lives, thresholds, capacities."""
 
+    team_writes: bool = False
+    """Let conversations change the memory of the team that they name; if False, they only read it."""
+
     working_set: str | None = None
     """The path of a `working-set.yml`; its files are added to every call as far as they fit the budget."""
 
@@ -370,6 +379,7 @@ class Settings:
             "embeddings",
             "cache_marks",
             "context_document",
+            "team_writes",
         ):
             _check_flag(name, getattr(self, name))
         _check_flag("working_set_updates", self.working_set_updates, "all")

@@ -18,11 +18,22 @@ from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import message_in, timestamp
 from ctxwrap.turn.binding import ClientBinding, SessionNames
 from ctxwrap.turn.lifecycle import pack_sources
+from ctxwrap.turn.memory_changes import last_user_text
+from ctxwrap.turn.owners import CallOwners
 from ctxwrap.turn.turn import Turn
 from ctxwrap.types import LoggedMessage
 
 
-def preview(client: Any, /, *, session: str | None = None, context_mode: str | None = None, **request: Any) -> PackView:
+def preview(
+    client: Any,
+    /,
+    *,
+    session: str | None = None,
+    context_mode: str | None = None,
+    for_user: str | None = None,
+    for_team: str | None = None,
+    **request: Any,
+) -> PackView:
     """The pack that a call of a wrapped client with these arguments would get now, and the whole request as `body`.
 
     `request` is what the client's own method takes: `model`, `messages` or `input`, `tools` and so on.
@@ -30,7 +41,7 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     binding: ClientBinding | None = getattr(client, "_ctxwrap", None)
     if binding is None:
         raise UnsupportedClient("preview needs a wrapped client: preview(ctxwrap.wrap(client), ...)")
-    scope = binding.call_scope(SessionNames(session, context_mode))
+    scope = binding.call_scope(SessionNames(session, context_mode, for_user, for_team))
     if scope.key is None:
         raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
     adapter = with_cache_key(_adapter(client, request), client, binding, scope)
@@ -42,6 +53,7 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     sources = pack_sources(binding, scope, read.model, known, offers)
     with nullcontext() if known.is_empty else known.log.locked():  # its search index may be updated
         inputs = known.open_turn(read, utc_now())
+        inputs = CallOwners(binding.owners(scope), scope.key).preview(inputs, last_user_text(read))
         turn = Turn("", scope.key, adapter, body, read, scope.mode, inputs, binding.settings, sources)
         return _view(turn, known)
 

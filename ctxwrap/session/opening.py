@@ -6,6 +6,7 @@ from typing import Any
 
 from ctxwrap.memory.items import MemoryItem, is_foreign
 from ctxwrap.memory.operations import Circumstances, recall
+from ctxwrap.memory.owned import owner_of
 from ctxwrap.session.branch import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
@@ -104,6 +105,7 @@ def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
         str(item["id"]) for tiers in (state["memory"], past.epoch or {}) for tier in tiers.values() for item in tier
     }
     items = {id: past.memory.named(id) for id in shown - past.memory.forgotten}
+    items = {id: item for id, item in items.items() if item is not None or not owner_of(id)}  # owners' are trusted
     origins = {id: item.origin if item else "tool" for id, item in items.items()}
     return {id: origin for id, origin in origins.items() if is_foreign(origin)}
 

@@ -1,4 +1,4 @@
-"""The calling scope: `using(...)` names the session, tenant, agent or mode of calls in its block."""
+"""The calling scope: `using(...)` names the session, tenant, agent, user, team or mode of calls in its block."""
 
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -24,6 +24,8 @@ class Scope:
     session: str | None = None
     tenant: str | None = None
     agent: str | None = None
+    user: str | None = None
+    team: str | None = None
     context_mode: Mode | None = None
     is_apart: bool = False
     """Whether calls bypass ctxwrap, whatever session they name."""
@@ -44,7 +46,7 @@ def current() -> Scope:
 
 @contextmanager
 def using(**names: str) -> Iterator[None]:
-    """Name the session, tenant, agent or context_mode of every wrapped call inside the block.
+    """Name the session, tenant, agent, user, team or context_mode of every wrapped call inside the block.
 
     Inner blocks add to outer ones. The scope is a context variable: an async task and `asyncio.to_thread` inherit it
     when they start, and keep it after the block ends. Other threads do not; use `carry` for them.

@@ -199,6 +199,11 @@ class Session:
         return self._rules
 
     @property
+    def edition(self) -> int:
+        """The edition of the log as it was last read."""
+        return self._edition
+
+    @property
     def is_known(self) -> bool:
         """Whether the log has been read; may be called outside `locked`."""
         return self._opened

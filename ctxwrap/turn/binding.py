@@ -17,6 +17,7 @@ from ctxwrap.stores.names import check_id
 from ctxwrap.types import Message, SessionKey
 
 if TYPE_CHECKING:
+    from ctxwrap.session.owner import Owner
     from ctxwrap.session.session import Session
     from ctxwrap.workingset.requests import Decision, FileRequest
     from ctxwrap.workingset.working_set import WorkingSet, WorkingSetView
@@ -70,13 +71,17 @@ class CallScope(NamedTuple):
 
     key: SessionKey | None
     mode: Mode
+    owners: tuple[SessionKey, ...] = ()
+    """The keys of the logs of its user and its team."""
 
 
 class SessionNames(NamedTuple):
-    """The session and mode that were named in one place, if any."""
+    """The session, mode, user and team that were named in one place, if any."""
 
     session: str | None = None
     mode: str | None = None
+    user: str | None = None
+    team: str | None = None
 
 
 NO_SESSION_NAMES = SessionNames()
@@ -91,12 +96,17 @@ class ClientBinding:
         session: str | None = None,
         tenant: str = "default",
         agent: str = "default",
+        user: str | None = None,
+        team: str | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self._tenant = check_id("tenant", tenant)
         self._agent = check_id("agent", agent)
         self._session = None if session is None else check_id("session", session)
+        self._user = None if user is None else check_id("user", user)
+        self._team = None if team is None else check_id("team", team)
+        self._owners: OrderedDict[SessionKey, Owner] = OrderedDict()
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         """In order of use, the latest last."""
         self._counts = SessionCounts(self._sessions_of)
@@ -128,6 +138,7 @@ class ClientBinding:
         """A binding with other names, store or settings."""
         own = {"store": self.store, "settings": self.settings}
         names = {"session": self._session, "tenant": self._tenant, "agent": self._agent}
+        names |= {"user": self._user, "team": self._team}
         return ClientBinding(**{**own, **names, **changes})
 
     def call_scope(self, call: SessionNames = NO_SESSION_NAMES, client: SessionNames = NO_SESSION_NAMES) -> CallScope:
@@ -143,7 +154,26 @@ class ClientBinding:
             return CallScope(None, mode)
         tenant = check_id("tenant", _first(here.tenant, self._tenant))
         agent = check_id("agent", _first(here.agent, self._agent))
-        return CallScope(SessionKey(tenant, agent, check_id("session", session)), mode)
+        user = _first(call.user, here.user, client.user, self._user)
+        team = _first(call.team, here.team, client.team, self._team)
+        key = SessionKey(tenant, agent, check_id("session", session))
+        return CallScope(key, mode, _owner_keys(tenant, user, team) if user or team else ())
+
+    def owners(self, scope: CallScope) -> "tuple[Owner, ...]":
+        """The user and the team of a call."""
+        return tuple(map(self._owner, scope.owners)) if scope.owners else ()
+
+    def _owner(self, key: SessionKey) -> "Owner":
+        owner = self._owners.get(key)
+        if owner is None:
+            from ctxwrap.session.owner import Owner
+
+            owner = self._owners.setdefault(key, Owner(key, self.store.open(key), self.settings))
+        with suppress(KeyError):  # another thread has evicted it
+            self._owners.move_to_end(key)
+        while len(self._owners) > _OPEN_SESSIONS:
+            self._owners.popitem(last=False)
+        return owner
 
     def session(self, key: SessionKey) -> "Session":
         session = self._sessions.get(key)
@@ -199,6 +229,13 @@ def _working_set(settings: Settings) -> "WorkingSet | None":
 
     operators_too = settings.working_set_updates == "all"
     return WorkingSet(settings.working_set, settings.redaction, operators_too=operators_too)
+
+
+def _owner_keys(tenant: str, user: str | None, team: str | None) -> tuple[SessionKey, ...]:
+    from ctxwrap.session.owner import owner_key
+
+    named = (("user", user), ("team", team))
+    return tuple(owner_key(kind, name, tenant) for kind, name in named if name is not None)
 
 
 def _first(*values: str | None) -> str | None:

@@ -1,0 +1,90 @@
+"""The user and the team of one call: their memory is read before the turn opens and written after it ends."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ctxwrap.errors import Conflict
+from ctxwrap.session.owner import Owner, with_owners
+from ctxwrap.session.session import Session
+from ctxwrap.types import Record, SessionKey, TurnInputs
+
+logger = logging.getLogger("ctxwrap")
+
+T = TypeVar("T")
+
+
+class _Behind(Exception):
+    """An owner's log lacks the session, or something that the session contributed."""
+
+
+class CallOwners:
+    """Owners' logs are read and written outside the session's lock, so that no thread waits for two of them."""
+
+    def __init__(self, owners: Sequence[Owner], key: SessionKey) -> None:
+        self._owners, self._key = owners, key
+        self._is_settled = False
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def open(self, session: Session, work: Callable[[], T]) -> T:
+        """Run `work`, which opens a turn, with the owners' memory at hand."""
+        if not self._owners:
+            return work()
+        self._read()
+        try:
+            return work()
+        except _Behind:
+            self.settle(self.waiting_in(session))
+            self._is_settled = True
+            return work()
+
+    def extend(self, session: Session, inputs: TurnInputs, said: str) -> TurnInputs:
+        """The inputs with the owners' items; called inside the session's transaction."""
+        if not self._owners:
+            return inputs
+        self._check(session)
+        if not self._is_settled and any(owner.is_behind(session) for owner in self._owners):
+            raise _Behind
+        return self.view(inputs, said)
+
+    def preview(self, inputs: TurnInputs, said: str) -> TurnInputs:
+        """The inputs with the owners' items, without a session that must know its owners."""
+        if not self._owners:
+            return inputs
+        self._read()
+        return self.view(inputs, said)
+
+    def view(self, inputs: TurnInputs, said: str) -> TurnInputs:
+        views = [owner.view(self._key, said) for owner in self._owners]
+        return with_owners(inputs, views, [owner.memory for owner in self._owners])
+
+    def waiting_in(self, session: Session) -> dict[str, list[tuple[int, Record]]]:
+        """The contributions in the session's log that no start of a turn says were merged."""
+        return {kind: list(waiting) for kind, waiting in session.state.contributions.items()}
+
+    def settle(self, waiting: dict[str, list[tuple[int, Record]]], said: dict[str, str] | None = None) -> None:
+        """Register the session with its owners, and merge what it contributed."""
+        for owner in self._owners:
+            owner.catch_up_with(self._key, waiting.get(owner.kind, ()), said or {})
+
+    def settle_quietly(self, waiting: dict[str, list[tuple[int, Record]]], said: dict[str, str]) -> None:
+        """The same at the end of a turn; what fails is done by the session's next turn."""
+        try:
+            self.settle(waiting, said)
+        except Exception as error:
+            logger.warning("ctxwrap: the user's memory is updated by the session's next turn: %s", error)
+
+    def _read(self) -> None:
+        for owner in self._owners:
+            owner.read()
+
+    def _check(self, session: Session) -> None:
+        """A session with texts of one user is not shown to another."""
+        known = session.state.owners.get("user")
+        for owner in self._owners:
+            if owner.kind == "user" and known not in (None, owner.name):
+                raise Conflict(
+                    f"session {session.key.session!r} belongs to another user: use a session of its own for each user"
+                )
