@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound
@@ -11,6 +12,7 @@ from ctxwrap.memory.memory import Memory
 from ctxwrap.session.session import Session
 from ctxwrap.session.state import OPERATING
 from ctxwrap.stores.base import STREAMS, Store
+from ctxwrap.stores.log_format import timestamp
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Record, SessionKey
 
@@ -45,13 +47,18 @@ def memory_at(store: Store, key: SessionKey, round: int) -> dict[str, Any]:
     return _memory_then(store, key, round).shown()
 
 
-def details_of(store: Store, key: SessionKey, round: int | None = None) -> dict[str, Any]:
-    """Return the memory now, or at the end of `round`, with fields that the model does not see.
+def details_of(
+    store: Store, key: SessionKey, round: int | None = None, *, at: datetime | None = None
+) -> dict[str, Any]:
+    """Return the memory now, at the end of `round`, or `at` a moment, with fields that the model does not see.
 
     As `memory_of`, with `round` and `swap` beside `memory`; each item also has `touches`, `origin`, `source`, its
     `first` round, `pinned`, and the id of the `successor` that replaced it, if any.
     """
-    memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
+    if at is not None:
+        memory = _memory_at_moment(store, key, at)
+    else:
+        memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
     if not memory.round and not any(store.open(key).read(stream)[0] for stream in STREAMS):
         raise no_session(store, key)
     memory.advance(memory.round)
@@ -114,6 +121,13 @@ def _memory_then(store: Store, key: SessionKey, round: int) -> Memory:
     if not 1 <= round <= newest:
         raise NotFound(f"session {key.session!r} has no round {round}: it has rounds 1 to {newest}")
     return _Replay(key).advance([each for each in events if each.round <= round], round)
+
+
+def _memory_at_moment(store: Store, key: SessionKey, at: datetime) -> Memory:
+    until = timestamp(at)
+    events = [each for each in _memory_events(store, key) if str(each.event["ctx"].get("time")) <= until]
+    newest = max((number for number, _ in events), default=0)
+    return _Replay(key).advance(events, newest)
 
 
 def _round_by_round(key: SessionKey, events: list[_MemoryEvent]) -> Iterator[tuple[int, Memory]]:

@@ -19,11 +19,12 @@ from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.owned import MARKS, is_said, merge, merge_steps, recalled_items, shown_items, without_repetitions
 from ctxwrap.session.background import background
 from ctxwrap.session.clock import new_turn_id, utc_now
+from ctxwrap.session.lookup import open_existing, owner_key
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import MemoryRules, Settings
 from ctxwrap.stores.base import Log, Store
-from ctxwrap.stores.names import OWNERS, check_id, owner_kind
+from ctxwrap.stores.names import OWNERS, owner_kind
 from ctxwrap.types import OwnerView, Record, SessionKey, TurnInputs
 
 OWNER_RULES = MemoryRules()
@@ -31,11 +32,6 @@ OWNER_RULES = MemoryRules()
 
 _CONNECTION = "m"
 """The part of a turn under which its contribution stands in an owner's log."""
-
-
-def owner_key(kind: str, name: str, tenant: str = "default") -> SessionKey:
-    """The key of the log of a user or a team."""
-    return SessionKey(check_id("tenant", tenant), OWNERS[kind], check_id(kind, name))
 
 
 def owners_in(store: Store, tenant: str, kind: str) -> list[str]:
@@ -52,6 +48,11 @@ def owner_keys(store: Store) -> list[SessionKey]:
         for kind in OWNERS
         for name in owners_in(store, tenant, kind)
     ]
+
+
+def members_of(store: Store, key: SessionKey) -> tuple[SessionKey, ...]:
+    """The sessions of an owner, in the order in which they joined."""
+    return tuple(SessionKey(key.tenant, *session) for session in open_existing(key, store).state.members)
 
 
 class Owner:
@@ -134,7 +135,7 @@ class Owner:
         for at, (group, operations) in enumerate(steps, 1):
             told = [each for each in operations if not self._is_forgotten(each.item, said)]
             changes = merge(memory, group, told, f"session:{key.session}", base, said)
-            made: Record = {"type": "merge", "run": turn, "round": memory.round + 1}
+            made: Record = {"type": "merge", "round": memory.round + 1}
             made["operations"] = [operation.as_json() for operation in changes]
             made["ctx"] = {"from": [*key[1:], number]} if at == len(steps) else {}
             self.session.append(turn, [], [made], utc_now(), part=f"{_CONNECTION}{at}-")

@@ -21,7 +21,7 @@ from ctxwrap.session.opening import opening_of, rounds_of
 from ctxwrap.session.pack_archive import PackArchive
 from ctxwrap.session.queue import TurnQueue, turn_queue
 from ctxwrap.session.redaction import EventRedaction as Forgetting
-from ctxwrap.session.redaction import unanswered
+from ctxwrap.session.redaction import unanswered, without_facts
 from ctxwrap.session.search import Embedding, Retriever, embedding_for
 from ctxwrap.session.state import SessionState
 from ctxwrap.session.threads import defer_finalizers
@@ -332,7 +332,11 @@ class Session:
         if not forgotten and turn not in self.state.purged:
             return lambda event: event
         if turn not in self.state.purged:
-            return Forgetting(ids=forgotten).event
+            is_forgotten = self.state.forgotten_since(turn)
+            if is_forgotten is None:
+                return Forgetting(ids=forgotten).event
+            open_turn = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
+            return lambda event: without_facts(open_turn.event(event), is_forgotten)
         redaction = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
         return lambda event: redaction.event(unanswered(event))
 

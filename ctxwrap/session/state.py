@@ -87,12 +87,18 @@ class SessionState:
         self.members: dict[tuple[str, ...], int] = {}
         """In an owner's log: its sessions, each with the number of the last event that was merged."""
         self.forgotten_facts: set[str] = set()
-        """In an owner's log: digests of what was forgotten, which no model brings back."""
+        """Digests of what an owner had forgotten, which no model brings back."""
+        self._forgotten_at = ""
         self.derived = Derived()
 
     def is_forgotten(self, content: str) -> bool:
         """Whether the owner had this fact forgotten."""
         return bool(self.forgotten_facts) and not self.forgotten_facts.isdisjoint(fact_digests(content))
+
+    def forgotten_since(self, turn: str) -> Callable[[str], bool] | None:
+        """What decides whether a fact was forgotten while this turn was open, if something was."""
+        begun = self.turns.begun.get(turn)
+        return self.is_forgotten if begun is not None and begun.at <= self._forgotten_at else None
 
     @property
     def documents(self) -> Documents:
@@ -215,8 +221,9 @@ class SessionState:
             *session, number = control["from"]
             self.members[tuple(session)] = max(number, self.members.get(tuple(session), 0))
             self._go_by(event.get("rules"))
-        elif kind == "forget":
-            self.forgotten_facts |= set(control.get("facts") or ())
+        elif kind == "forget" and control.get("facts"):
+            self.forgotten_facts |= set(control["facts"])
+            self._forgotten_at = str(control.get("time") or "")
 
     def _take_pack(self, event: Record) -> None:
         """Record the prefix of a request, and the epoch if a new one began."""
@@ -278,6 +285,7 @@ class SessionState:
             "contributions": self.contributions,
             "members": [[*session, number] for session, number in self.members.items()],
             "forgotten_facts": sorted(self.forgotten_facts),
+            "forgotten_at": self._forgotten_at,
             "derived": self.derived.as_json(),
         }
 
@@ -306,6 +314,7 @@ class SessionState:
         self.files = known["files"]
         self.missing = missing_from_json(known["missing"])
         self.owners, self.forgotten_facts = known["owners"], set(known["forgotten_facts"])
+        self._forgotten_at = known["forgotten_at"]
         self.contributions = {
             owner: [(number, event) for number, event in waiting] for owner, waiting in known["contributions"].items()
         }

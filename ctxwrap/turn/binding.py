@@ -232,7 +232,7 @@ def _working_set(settings: Settings) -> "WorkingSet | None":
 
 
 def _owner_keys(tenant: str, user: str | None, team: str | None) -> tuple[SessionKey, ...]:
-    from ctxwrap.session.owner import owner_key
+    from ctxwrap.session.lookup import owner_key
 
     named = (("user", user), ("team", team))
     return tuple(owner_key(kind, name, tenant) for kind, name in named if name is not None)

@@ -11,7 +11,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.inspect import details_of
-from ctxwrap.session.owner import owner_key
+from ctxwrap.session.lookup import owner_key
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
 from tests.support import events, item

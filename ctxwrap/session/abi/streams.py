@@ -66,7 +66,7 @@ OWN_EVENT_TYPES = frozenset(
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
     | {"recall", "pin", "forget", "purge", "summarise", "summary", "evidence"}
-    | {"memory", "entry", "document", "session_end", "session_resume", "join"}
+    | {"memory", "entry", "document", "session_end", "session_resume", "join", "merge"}
     | {*EVENT_CLASSES}
 )
 """Events that may occur outside of a run."""
