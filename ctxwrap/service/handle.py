@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.archive import export_session
 from ctxwrap.export.archive.format import is_input_name
+from ctxwrap.export.archive.owner_archive import export_owner
 from ctxwrap.export.archive.writer import Exported
 from ctxwrap.inspect import (
     Cost,
@@ -274,8 +275,10 @@ class SessionHandle:
         incomplete: bool = False,
         progress: Progress | None = None,
     ) -> Exported:
-        """Write the session to an archive that `import_session` reads."""
+        """Write the session, or the user or team with all its sessions, to an archive that `import_session` reads."""
         options: dict[str, Any] = {"overwrite": overwrite, "incomplete": incomplete, "progress": progress}
+        if owner_kind(self.key.agent):
+            return export_owner(self.key, file, store=self.store, **options)
         return export_session(self.key.session, file, **options, **self._place)
 
     def envelope(

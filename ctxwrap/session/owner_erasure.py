@@ -11,6 +11,7 @@ from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, open_existing
 from ctxwrap.session.owner import members_of
 from ctxwrap.session.purge import (
+    IN_SESSION,
     Erasure,
     found_in,
     locked_session,
@@ -26,7 +27,7 @@ from ctxwrap.stores import resolve_store
 from ctxwrap.stores.log_format import message_range, number_in, timestamp, turn_in
 from ctxwrap.types import Record, SessionKey
 
-_IN_SESSION = "session:"
+_SOURCE = "session:"
 _MESSAGES = "/messages:"
 
 
@@ -49,7 +50,7 @@ def forget_everywhere(
     for agent, session in members:
         member = SessionKey(key.tenant, agent, session)
         if _forget_in(member, place, found, facts, query, reason):
-            changed.append(f"session/{session}")
+            changed.append(f"{IN_SESSION}{session}")
     return (*found.ids, *changed)
 
 
@@ -128,7 +129,7 @@ def _telling(
 def _spans(found: Erasure, key: SessionKey) -> Iterator[tuple[int, int]]:
     """The ranges of this session's messages that items were learned from."""
     for source in found.learned:
-        session, mark, span = source.removeprefix(_IN_SESSION).rpartition(_MESSAGES)
+        session, mark, span = source.removeprefix(_SOURCE).rpartition(_MESSAGES)
         if mark and session == key.session:
             yield message_range(span)
 

@@ -89,6 +89,10 @@ CHILD = "child/"
 """Prefix of a child session in the names that `forget` and `purge` return."""
 
 
+IN_SESSION = "session/"
+"""Prefix of a session of a user or a team in the same names."""
+
+
 def forget(
     session: str | None = None,
     *,
@@ -153,7 +157,7 @@ def purge(
 
         if message is not None or child is not None:
             raise SettingsError("a message and a child are parts of a session: name the session")
-        return tuple(f"session/{each.session}" for each in erase_owner(key, store))
+        return tuple(f"{IN_SESSION}{each.session}" for each in erase_owner(key, store))
     if (message is None) == (child is None):
         raise SettingsError("name either a message or a child")
     with locked_session(key, store) as known:
