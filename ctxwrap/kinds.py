@@ -75,6 +75,9 @@ class PackKind:
     """Whether no rule may hide it from the model."""
 
 
+EXCERPTS = "user_excerpts"
+"""Passages of a user's other sessions."""
+
 _MEMORY = Share("memory", 0.4, of_conversation=0.45)
 _FILES = Share("working_set", 0.75)
 _FACTS = "context/facts.jsonl"
@@ -205,6 +208,7 @@ _ROWS = (
     _offer("browser_state"),
     _offer("team_memory"),
     _offer("external_resource"),
+    PackKind(name=EXCERPTS, form="offer", evidence=EvidenceMapping("retrieval_result"), share=_FILES, store="user"),
     PackKind(
         name="retrieved",
         form="passage",
@@ -238,6 +242,11 @@ def kind_named(name: str) -> PackKind:
 
 def names_of(*forms: Form) -> tuple[str, ...]:
     return tuple(row.name for row in KINDS.values() if row.form in forms)
+
+
+def offered_kinds() -> tuple[str, ...]:
+    """The kinds of texts that a caller or a manifest may offer."""
+    return tuple(row.name for row in KINDS.values() if row.form == "offer" and row.store == "workingset")
 
 
 def is_file(name: str) -> bool:

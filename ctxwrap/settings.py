@@ -271,6 +271,9 @@ class Settings:
     retrieval: bool = True
     """Search the log for earlier messages that are relevant to the newest one, and show them."""
 
+    search: Literal["session", "user"] = "session"
+    """Where to search: the session's own log, or also the other sessions of the user that the call names."""
+
     embeddings: bool = False
     """Search by meaning as well as by words; needs the extra `embeddings`."""
 
@@ -407,7 +410,17 @@ class Settings:
             raise SettingsError(f"summariser must be Summariser(client, model=...), not {self.summariser!r}")
 
 
-_CHOICES = ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "derive", "on_busy")
+_CHOICES = (
+    "context_mode",
+    "history",
+    "search",
+    "on_missing",
+    "evolution",
+    "snapshot",
+    "durability",
+    "derive",
+    "on_busy",
+)
 
 _HINTS: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ctxwrap.clients.sdk import providers_of
@@ -49,11 +50,13 @@ def preview(
     known = Session(scope.key, binding.store.open(scope.key), binding.settings)
     known.refresh()
     read = adapter.read(body)
-    offers = [offer for offer in offers_for(scope.key) if offer.holder is None]
+    owners = CallOwners(binding, scope, scope.key)
+    owners.prepare(partial(last_user_text, read))
+    offers = [*(offer for offer in offers_for(scope.key) if offer.holder is None), *owners.found]
     sources = pack_sources(binding, scope, read.model, known, offers)
     with nullcontext() if known.is_empty else known.log.locked():  # its search index may be updated
         inputs = known.open_turn(read, utc_now())
-        inputs = CallOwners(binding.owners(scope), scope.key).preview(inputs, last_user_text(read))
+        inputs = owners.view(inputs, last_user_text(read))
         turn = Turn("", scope.key, adapter, body, read, scope.mode, inputs, binding.settings, sources)
         return _view(turn, known)
 

@@ -75,6 +75,12 @@ class Owner:
             self.session.refresh()
 
     @property
+    def sessions(self) -> list[SessionKey]:
+        """The owner's sessions, in the order in which they joined."""
+        with self._lock:
+            return [SessionKey(self.key.tenant, *session) for session in self.session.state.members]
+
+    @property
     def memory(self) -> Memory:
         return self.session.memory
 

@@ -123,7 +123,7 @@ class ManagedCall:
         self._binding, self._adapter, self._body, self._scope = binding, adapter, body, scope
         self._clock = clock
         self._offers = OfferClaim(scope.key)
-        self._owners = CallOwners(binding.owners(scope), scope.key)
+        self._owners = CallOwners(binding, scope, scope.key)
         self._caller = this_caller()
         self._telemetry = Telemetry(scope.key, adapter.telemetry_name, binding.settings.redaction)
         self._ticket: TurnTicket | None = None
@@ -164,7 +164,7 @@ class ManagedCall:
             background.finish(lambda subject: subject is session)
         with self._telemetry.opening(lambda: self.record if self._opened else None), defer_finalizers():
             work = partial(session.transaction, partial(self._open_turn, session, body, request), self._undo_open)
-            is_open = self._owners.open(session, work)
+            is_open = self._owners.open(session, work, partial(last_user_text, request))
         if self._binding.settings.derive == "behind":
             background.schedule(session, session.catch_up)
         self._written_at = monotonic()
@@ -190,7 +190,8 @@ class ManagedCall:
         inputs = session.open_turn(request, self._clock())
         inputs = self._owners.extend(session, inputs, last_user_text(request)) if self._owners else inputs
         session.check_quotas(message for message, _ in inputs.new)
-        sources = pack_sources(binding, scope, request.model, session, self._offers.take())
+        offers = [*self._offers.take(), *self._owners.found]
+        sources = pack_sources(binding, scope, request.model, session, offers)
         sources = self._telemetry.watching(sources)
         turn = Turn(
             new_turn_id(), self._key, self._adapter, body, request, scope.mode, inputs, binding.settings, sources

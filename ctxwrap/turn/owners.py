@@ -1,13 +1,14 @@
 """The user and the team of one call: their memory is read before the turn opens and written after it ends."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from ctxwrap.errors import Conflict
-from ctxwrap.session.owner import Owner, with_owners
+from ctxwrap.session.owner import with_owners
 from ctxwrap.session.session import Session
-from ctxwrap.types import Record, SessionKey, TurnInputs
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.types import Offer, Record, SessionKey, TurnInputs
 
 logger = logging.getLogger("ctxwrap")
 
@@ -21,18 +22,22 @@ class _Behind(Exception):
 class CallOwners:
     """Owners' logs are read and written outside the session's lock, so that no thread waits for two of them."""
 
-    def __init__(self, owners: Sequence[Owner], key: SessionKey) -> None:
-        self._owners, self._key = owners, key
+    def __init__(self, binding: ClientBinding, scope: CallScope, key: SessionKey) -> None:
+        self._owners, self._key, self._binding = binding.owners(scope), key, binding
+        self._searches = scope.mode != "disabled" and binding.settings.retrieval and binding.settings.search == "user"
         self._is_settled = False
+        self.found: list[Offer] = []
+        """Passages of the user's other sessions."""
 
     def __bool__(self) -> bool:
         return bool(self._owners)
 
-    def open(self, session: Session, work: Callable[[], T]) -> T:
+    def open(self, session: Session, work: Callable[[], T], question: Callable[[], str]) -> T:
         """Run `work`, which opens a turn, with the owners' memory at hand."""
         if not self._owners:
             return work()
         self._read()
+        self.search(question)
         try:
             return work()
         except _Behind:
@@ -49,14 +54,21 @@ class CallOwners:
             raise _Behind
         return self.view(inputs, said)
 
-    def preview(self, inputs: TurnInputs, said: str) -> TurnInputs:
-        """The inputs with the owners' items, without a session that must know its owners."""
-        if not self._owners:
-            return inputs
-        self._read()
-        return self.view(inputs, said)
+    def prepare(self, question: Callable[[], str]) -> None:
+        """Read what a preview shows of the owners."""
+        if self._owners:
+            self._read()
+            self.search(question)
+
+    def search(self, question: Callable[[], str]) -> None:
+        if self._searches and self._owners[0].kind == "user":
+            from ctxwrap.turn.user_search import find_elsewhere
+
+            self.found = find_elsewhere(self._binding, self._owners[0], self._key, question())
 
     def view(self, inputs: TurnInputs, said: str) -> TurnInputs:
+        if not self._owners:
+            return inputs
         views = [owner.view(self._key, said) for owner in self._owners]
         return with_owners(inputs, views, [owner.memory for owner in self._owners])
 
