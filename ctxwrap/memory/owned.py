@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ctxwrap.memory.items import MemoryItem, is_foreign, parse_origin
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, State, compare
-from ctxwrap.memory.similarity import mentions, same_fact, subjects
+from ctxwrap.memory.similarity import key_of, mentions, same_fact, subjects
 from ctxwrap.types import Operation, OwnerView, Record, TurnInputs
 
 MARKS = {"user": "user+", "team": "team+"}
@@ -115,6 +115,17 @@ def _without(memory: Mapping[str, Any], owned: Mapping[str, OwnerView]) -> dict[
 
 def _unmarked(id: str) -> str:
     return id.removeprefix(MARKS.get(owner_of(id), "")) or "item"
+
+
+def without_known(operations: Sequence[Operation], shown: State, owners: Sequence[OwnerView]) -> tuple[Operation, ...]:
+    """The operations without new items that repeat what the model was shown of an owner's memory."""
+    if not any(operation.kind == "add" for operation in operations):
+        return tuple(operations)
+    items = (item for items in shown["memory"].values() for item in items)
+    known = {key_of(item["content"]) for item in items if any(item["id"] in owner.items for owner in owners)}
+    return tuple(
+        each for each in operations if each.kind != "add" or not each.item or key_of(each.item["content"]) not in known
+    )
 
 
 def offered_core(

@@ -7,7 +7,7 @@ from ctxwrap.language.statements import Statement, statements_in
 from ctxwrap.memory.items import highest_tier
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, drop_omitted, observe, user_statements
-from ctxwrap.memory.owned import Contribution, offered_core, split_returned
+from ctxwrap.memory.owned import Contribution, offered_core, split_returned, without_known
 from ctxwrap.protocol.instructions import is_example
 from ctxwrap.settings import Settings
 from ctxwrap.types import Operation, OwnerView, Request
@@ -59,6 +59,7 @@ def changes_with_owners(
     operations, violations = memory_changes(
         own.snapshot, dict(own.shown), memory, circumstances, settings, calls_tools=calls_tools
     )
+    operations = without_known(operations, shown, owners)
     changes, taker = own.changes, next((owner for owner in owners if owner.writes), None)
     if taker is not None:
         operations, offered = offered_core(operations, memory, taker)

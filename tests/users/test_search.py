@@ -38,9 +38,9 @@ def test_passage_of_another_session_of_the_user_is_shown(
     assert "Mrs Okonkwo" in sent
     assert "From another conversation of this user, 20" in sent
     assert "'music'. The user said:" in sent
-    record = ctxwrap.turn_of(reply)
-    (item,) = [each for each in record.pack if each.kind == "user_excerpts" and each.included]
-    assert item.source == "offer://session:music/messages:1-1"
+    items = [each for each in ctxwrap.turn_of(reply).pack if each.kind == "user_excerpts" and each.included]
+    assert "offer://session:music/messages:1-1" in [each.source for each in items]
+    assert {each.origin for each in items} == {"user"}
     assert ctxwrap.verify("new", store=store if place == "postgres" else str(store)).findings == ()
 
 
