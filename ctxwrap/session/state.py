@@ -28,7 +28,7 @@ logger = logging.getLogger("ctxwrap")
 OPERATING = ("snapshot", "observation", "recall", "pin", "forget", "merge")
 """Events whose operations change memory."""
 
-_CONNECTING = frozenset({"start", "join", "contribution", "merge", "forget"})
+_CONNECTING = frozenset({"start", "memory", "join", "contribution", "merge", "forget"})
 """Events that may connect a session with a user or a team."""
 
 _STEP = timedelta(microseconds=1)
