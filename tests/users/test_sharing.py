@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import pytest
 
 import ctxwrap
+from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspect import details_of
 from ctxwrap.session.lookup import owner_key
 from ctxwrap.testing.practice import Answer, Ask, Provider
@@ -74,6 +76,21 @@ def test_a_call_names_its_user(provider: Provider, model: Script, home: Path, wa
     NAMING[way](client(provider, home))
     assert list(model.shown["Who am I?"].values()) == ["The user is called Ada"]
     assert not [name for name in provider.seen[-1].headers if name.lower().startswith("x-ctxwrap")]
+
+
+def test_litellm_and_anthropic_calls_name_their_user(provider: Provider, model: Script, home: Path) -> None:
+    model.on("I am Ada.", core=[core("name", "The user is called Ada")])
+    say(client(provider, home, user="ada", session="monday"), "I am Ada.")
+    question: Any = [{"role": "user", "content": "Who am I?"}]
+    wrapped: Any = ctxwrap.wrap(load_litellm(), store=str(home))
+    wrapped.completion(
+        model="openai/m", api_base=provider.openai_url, api_key="x", messages=question, session="a", for_user="ada"
+    )
+    assert list(model.shown.pop("Who am I?")) == ["user+name"]
+    with anthropic.Anthropic(api_key="x", base_url=provider.url) as bare:
+        messages: Any = ctxwrap.wrap(bare, store=str(home)).messages
+        messages.create(model="m", max_tokens=2000, messages=question, session="b", for_user="ada")
+    assert list(model.shown["Who am I?"]) == ["user+name"]
 
 
 def test_using_names_the_user(provider: Provider, model: Script, home: Path) -> None:
