@@ -255,10 +255,10 @@ class _Packing:
         self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
         self.epoch = made.epoch if made.is_new else None
         self.items += made.items
-        spent = {item.kind: item.tokens for item in made.items if item.included and item.kind in _OWNED}
-        for kind, tokens in spent.items():
-            self.ledger.spend(kind, tokens)
-        self.ledger.spend("memory", max(0, made.tokens - sum(spent.values())))
+        shared = [item for item in made.items if item.included and item.kind in _OWNED]
+        for item in shared:
+            self.ledger.spend(item.kind, item.tokens)
+        self.ledger.spend("memory", max(0, made.tokens - sum(item.tokens for item in shared)))
 
     def _owned_items(self) -> OwnedItems:
         """The items of the user and the team that fit their shares."""

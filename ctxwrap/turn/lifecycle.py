@@ -184,11 +184,12 @@ class ManagedCall:
 
     def _open_turn(self, session: Session, body: Body, request: Request) -> bool:
         """In the session's transaction: read the turn's inputs, build its pack, write its opening."""
+        self._owners.check(session)  # before the turn takes its place in the queue
         if self._ticket is not None and not self._ticket.take():
             return False
         binding, scope = self._binding, self._scope
         inputs = session.open_turn(request, self._clock())
-        inputs = self._owners.extend(session, inputs, last_user_text(request)) if self._owners else inputs
+        inputs = self._owners.view(inputs, last_user_text(request)) if self._owners else inputs
         session.check_quotas(message for message, _ in inputs.new)
         offers = [*self._offers.take(), *self._owners.found]
         sources = pack_sources(binding, scope, request.model, session, offers)

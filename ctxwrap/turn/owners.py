@@ -45,14 +45,12 @@ class CallOwners:
             self._is_settled = True
             return work()
 
-    def extend(self, session: Session, inputs: TurnInputs, said: str) -> TurnInputs:
-        """The inputs with the owners' items; called inside the session's transaction."""
-        if not self._owners:
-            return inputs
-        self._check(session)
-        if not self._is_settled and any(owner.is_behind(session) for owner in self._owners):
-            raise _Behind
-        return self.view(inputs, said)
+    def check(self, session: Session) -> None:
+        """Inside the session's transaction: refuse a session of another user, and leave if an owner's log is behind."""
+        if self._owners:
+            self._check_user(session)
+            if not self._is_settled and any(owner.is_behind(session) for owner in self._owners):
+                raise _Behind
 
     def prepare(self, question: Callable[[], str]) -> None:
         """Read what a preview shows of the owners."""
@@ -67,6 +65,7 @@ class CallOwners:
             self.found = find_elsewhere(self._binding, self._owners[0], self._key, question())
 
     def view(self, inputs: TurnInputs, said: str) -> TurnInputs:
+        """The inputs with the owners' items."""
         if not self._owners:
             return inputs
         views = [owner.view(self._key, said) for owner in self._owners]
@@ -92,7 +91,7 @@ class CallOwners:
         for owner in self._owners:
             owner.read()
 
-    def _check(self, session: Session) -> None:
+    def _check_user(self, session: Session) -> None:
         """A session with texts of one user is not shown to another."""
         known = session.state.owners.get("user")
         for owner in self._owners:
