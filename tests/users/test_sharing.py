@@ -182,7 +182,11 @@ def test_core_of_a_session_moves_when_its_user_is_named(provider: Provider, mode
 AT_ONCE = 8
 
 
-def test_eight_sessions_at_once_lose_nothing_and_repeat_nothing(provider: Provider, home: Path) -> None:
+@pytest.mark.parametrize("place", ["files", "postgres"])
+def test_eight_sessions_at_once_lose_nothing_and_repeat_nothing(
+    provider: Provider, home: Path, place: str, request: Any
+) -> None:
+    store = ctxwrap.open_store(request.getfixturevalue("database") if place == "postgres" else home)
     everybody = threading.Barrier(AT_ONCE)
     script = Script()
 
@@ -197,9 +201,10 @@ def test_eight_sessions_at_once_lose_nothing_and_repeat_nothing(provider: Provid
         told = [core("mine", own[number]), core("same", "The user is called Ada")]
         script.on(f"Fact {number}.", core=told)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        chats = [client(provider, home, user="ada", session=f"s{number}") for number in range(AT_ONCE)]
+        chats = [client(provider, store, user="ada", session=f"s{number}") for number in range(AT_ONCE)]
         list(pool.map(lambda number: say(chats[number], f"Fact {number}."), range(AT_ONCE)))
-    assert sorted(contents(home)) == sorted([*own, "The user is called Ada"])
+    items = details_of(store, ADA)["memory"]["core"]
+    assert sorted(each["content"] for each in items) == sorted([*own, "The user is called Ada"])
     say(chats[3], "What do you know?")
     assert sorted(script.shown["What do you know?"].values()) == sorted([*own, "The user is called Ada"])
 
