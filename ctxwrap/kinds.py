@@ -1,7 +1,7 @@
 """The kinds of pack items: a table with one row per kind, and the visibility rules that name kinds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -66,7 +66,7 @@ class PackKind:
     """Whether a text that exceeds the share is cut at its end; otherwise it is left out."""
     block: Literal["protocol", "boot", "pinned", "background", "found", "state", "messages"] = "background"
     """The block of the request that holds it. Texts stand in `pinned`, the operator's notes, or `background`, data."""
-    store: Literal["session", "workingset", "ctxwrap"] = "session"
+    store: Literal["session", "workingset", "ctxwrap", "user", "team"] = "session"
     """What a source is relative to."""
     source: str = ""
     """The source, if all items have the same one."""
@@ -84,8 +84,12 @@ class PackKind:
     """Whether no rule may hide it from the model."""
 
 
+EXCERPTS = "user_excerpts"
+"""Passages of a user's other sessions."""
+
 _MEMORY = Share("memory", 0.4, of_conversation=0.45)
 _FILES = Share("working_set", 0.75)
+_FACTS = "context/facts.jsonl"
 _REMEMBERED = EvidenceMapping("working_memory", (("tier", "core", "durable_memory"),))
 
 
@@ -155,10 +159,19 @@ _ROWS = (
         reason="tells the model where it is",
         is_required=True,
     ),
-    _memory("facts", "context/facts.jsonl"),
+    _memory("facts", _FACTS),
     _memory("decisions", "context/decisions.jsonl"),
     _memory("todo", "context/todo.md"),
     _memory("refs", "context/refs.jsonl"),
+    replace(
+        _memory("user_items", _FACTS),
+        evidence=EvidenceMapping("durable_memory"),
+        share=Share("user", 0.1),
+        store="user",
+    ),
+    replace(
+        _memory("team_items", _FACTS), evidence=EvidenceMapping("team_memory"), share=Share("team", 0.05), store="team"
+    ),
     PackKind(
         name="recent_messages",
         form="messages",
@@ -204,6 +217,7 @@ _ROWS = (
     _offer("browser_state"),
     _offer("team_memory"),
     _offer("external_resource"),
+    PackKind(name=EXCERPTS, form="offer", evidence=EvidenceMapping("retrieval_result"), share=_FILES, store="user"),
     PackKind(
         name="retrieved",
         form="passage",
@@ -237,6 +251,11 @@ def kind_named(name: str) -> PackKind:
 
 def names_of(*forms: Form) -> tuple[str, ...]:
     return tuple(row.name for row in KINDS.values() if row.form in forms)
+
+
+def offered_kinds() -> tuple[str, ...]:
+    """The kinds of texts that a caller or a manifest may offer."""
+    return tuple(row.name for row in KINDS.values() if row.form == "offer" and row.store == "workingset")
 
 
 def is_file(name: str) -> bool:

@@ -209,6 +209,12 @@ class Shares:
     memory: float = default_share("memory")
     """Memory items of all kinds together."""
 
+    user: float = default_share("user_items")
+    """Memory items of the user, beside those of the session."""
+
+    team: float = default_share("team_items")
+    """Memory items of the team."""
+
     working_set: float = default_share("working_set")
     """The files of the working set, and offers."""
 
@@ -275,6 +281,9 @@ class Settings:
     retrieval: bool = True
     """Search the log for earlier messages that are relevant to the newest one, and show them."""
 
+    search: Literal["session", "user"] = "session"
+    """Where to search: the session's own log, or also the other sessions of the user that the call names."""
+
     embeddings: bool = False
     """Search by meaning as well as by words; needs the extra `embeddings`."""
 
@@ -313,6 +322,9 @@ class Settings:
 
     memory: MemoryRules = MemoryRules()
     """The numbers by which memory ages: half-lives, thresholds, capacities."""
+
+    team_writes: bool = False
+    """Let conversations change the memory of the team that they name; if False, they only read it."""
 
     working_set: str | None = None
     """The path of a `working-set.yml`; its files are added to every call as far as they fit the budget."""
@@ -391,6 +403,7 @@ class Settings:
             "embeddings",
             "cache_marks",
             "context_document",
+            "team_writes",
         ):
             _check_flag(name, getattr(self, name))
         _check_flag("working_set_updates", self.working_set_updates, "all")
@@ -446,6 +459,8 @@ class SettingsDict(TypedDict, total=False):
     retrieval: bool
     embeddings: bool
     embedder: Any
+    search: Literal["session", "user"]
+    team_writes: bool
     cache_marks: bool
     cache_key: bool | None
     snapshot_reserve: int
@@ -471,7 +486,17 @@ class SettingsDict(TypedDict, total=False):
     clock: Callable[[], datetime] | datetime | None
 
 
-_CHOICES = ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "derive", "on_busy")
+_CHOICES = (
+    "context_mode",
+    "history",
+    "search",
+    "on_missing",
+    "evolution",
+    "snapshot",
+    "durability",
+    "derive",
+    "on_busy",
+)
 
 _HINTS: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
 

@@ -184,6 +184,23 @@ class TurnInputs:
     misses: int = 0
     """How many of the last replies had no snapshot, in a row."""
     foreign: "ForeignOrigins" = field(default_factory=lambda: ForeignOrigins())
+    owners: tuple["OwnerView", ...] = ()
+    """The user and the team that the call names; `state` has their items among its core items."""
+
+
+class OwnerView(NamedTuple):
+    """What a turn knows of a user or a team whose memory it is shown."""
+
+    key: SessionKey
+    """The key of the owner's log."""
+    kind: str
+    """`user` or `team`."""
+    items: Mapping[str, int]
+    """The owner's items that may be shown, each with the round of the owner's log in which it was last touched."""
+    writes: bool
+    """Whether the turn may change the owner's memory."""
+    merged: int = 0
+    """The number of the last event of the session whose contribution the owner's log has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,13 @@ _HELP = """\
 @command("chat")
 @click.option("--session", default="chat", show_default=True, help="Session to continue or to start.")
 @click.option("--model", help="Any litellm model, such as gpt-5 or anthropic/claude-sonnet-5; needs its API key.")
+@click.option("--user", metavar="NAME", help="User whose core memory the session shares.")
 @STORE
 @click.option("--mode", default="enabled", show_default=True, help="enabled, disabled, readonly or shadow.")
 @click.option("--ui", "shows_page", is_flag=True, help="Also serve the page of `ctxwrap ui`, and open it.")
-def chat_command(session: str, model: str | None, store: str | None, mode: str, shows_page: bool) -> None:
+def chat_command(
+    session: str, model: str | None, user: str | None, store: str | None, mode: str, shows_page: bool
+) -> None:
     """Chat in the terminal through a wrapped client.
 
     Without --model it talks to the practice model: a few rules on this machine that follow the protocol and
@@ -58,7 +61,7 @@ def chat_command(session: str, model: str | None, store: str | None, mode: str, 
     check_mode(mode)
     with suppress(ImportError):  # line editing, where the platform has it
         import readline  # noqa: F401
-    with _practice(place, session) if model is None else _litellm(model, place, session) as ask:
+    with _practice(place, session, user) if model is None else _litellm(model, place, session, user) as ask:
         _greet(model, key, place)
         if shows_page:
             _open_page(place, key)
@@ -189,13 +192,13 @@ def _streamed(text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _practice(store: Store, session: str) -> Iterator[AskModel]:
+def _practice(store: Store, session: str, user: str | None) -> Iterator[AskModel]:
     from openai import OpenAI
 
     from ctxwrap.testing.practice import Provider
 
     with Provider() as provider, OpenAI(api_key="practice", base_url=provider.openai_url) as client:
-        wrapped: Any = wrap(client, store=store, session=session)
+        wrapped: Any = wrap(client, store=store, session=session, user=user)
 
         def ask(text: str, mode: str) -> Any:
             return wrapped.chat.completions.create(model="practice", context_mode=mode, **_streamed(text))
@@ -204,10 +207,10 @@ def _practice(store: Store, session: str) -> Iterator[AskModel]:
 
 
 @contextmanager
-def _litellm(model: str, store: Store, session: str) -> Iterator[AskModel]:
+def _litellm(model: str, store: Store, session: str, user: str | None) -> Iterator[AskModel]:
     from ctxwrap.clients.litellm import load_litellm
 
-    litellm = wrap(load_litellm(), store=store, session=session)
+    litellm = wrap(load_litellm(), store=store, session=session, user=user)
 
     def ask(text: str, mode: str) -> Any:
         return litellm.completion(model=model, context_mode=mode, **_streamed(text))

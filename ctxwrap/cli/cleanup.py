@@ -7,23 +7,26 @@ import click
 
 from ctxwrap.cli.output import AS_JSON, json_text, one_line, printable, session_command
 from ctxwrap.session.gc import Collectable, GarbageReport
-from ctxwrap.session.purge import CHILD
+from ctxwrap.session.purge import CHILD, IN_SESSION
+from ctxwrap.stores.names import owner_kind
 
 if TYPE_CHECKING:
     from ctxwrap.service.handle import SessionHandle
+    from ctxwrap.types import SessionKey
 
 _SURE = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-@session_command("forget")
+@session_command("forget", owners=True)
 @_SURE
 @click.option("--item", metavar="ID", help="Delete the memory item of this id.")
 @click.option("--query", metavar="TEXT", help="Delete every memory item that contains all of these words.")
 def forget_command(handle: "SessionHandle", item: str | None, query: str | None, yes: bool) -> None:
-    """Delete memory items of SESSION permanently.
+    """Delete memory items of SESSION, or of a user or a team, permanently.
 
-    Their text is removed from the session's files, including the handoffs and results of child sessions; with --query,
-    also every line of these that contains all of the words. Messages are kept (see purge).
+    With --user or --team, all sessions of that owner lose what they have of it, including the messages that tell it.
+    Of a session, their text is removed from its files, including the handoffs and results of child sessions; with
+    --query, also every line of these that contains all of the words. There messages are kept (see purge).
     """
     if (item is None) == (query is None):
         raise click.UsageError("name either --item or --query")
@@ -36,16 +39,20 @@ def forget_command(handle: "SessionHandle", item: str | None, query: str | None,
     _print_deleted(handle.forget(item=item, query=query))
 
 
-@session_command("purge")
+@session_command("purge", owners=True)
 @_SURE
 @click.option("--message", metavar="N", help="Delete the message of this number or id.")
 @click.option("--child", metavar="NAME", help="Delete the handoff and result of this child session instead.")
 def purge_command(handle: "SessionHandle", message: str | None, child: str | None, yes: bool) -> None:
-    """Delete a message of SESSION, or the texts of a child session, permanently.
+    """Delete a message of SESSION, the texts of a child, or everything of a user, permanently.
 
-    With a message go the memory items and the texts of child sessions derived from it. A tombstone keeps its place, so
+    With --user or --team, every text of that owner is deleted: its log, and all sessions that belong to it. With a
+    message go the memory items and the texts of child sessions derived from it. A tombstone keeps its place, so
     that the conversation continues. Other messages that quote it are kept.
     """
+    if kind := owner_kind(handle.key.agent):
+        _purge_owner(handle, kind, message is not None or child is not None, yes=yes)
+        return
     if (message is None) == (child is None):
         raise click.UsageError("name either --message or --child")
     what = f"message {message} and everything derived from it" if message is not None else f"the texts of child {child}"
@@ -60,17 +67,34 @@ def purge_command(handle: "SessionHandle", message: str | None, child: str | Non
     _print_deleted(names)
 
 
+def _purge_owner(handle: "SessionHandle", kind: str, has_part: bool, *, yes: bool) -> None:
+    if has_part:
+        raise click.UsageError("--message and --child need a SESSION")
+    sessions, name = handle.sessions(), printable(handle.key.session)
+    if not yes:
+        click.confirm(f"Delete everything of {kind} {name} and all texts of {_counted_sessions(sessions)}?", abort=True)
+    handle.purge()
+    click.echo(f"deleted everything of {kind} {name} and all texts of {_counted_sessions(sessions)}")
+
+
+def _counted_sessions(sessions: "tuple[SessionKey, ...]") -> str:
+    return f"{len(sessions)} session{'' if len(sessions) == 1 else 's'}"
+
+
 def _print_deleted(names: tuple[str, ...]) -> None:
     if names:
         click.echo(f"deleted {_listed(names)}")
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    ids = [name for name in names if not name.startswith(CHILD)]
+    ids = [name for name in names if not name.startswith((CHILD, IN_SESSION))]
+    sessions = [name.removeprefix(IN_SESSION) for name in names if name.startswith(IN_SESSION)]
     children = [name.removeprefix(CHILD) for name in names if name.startswith(CHILD)]
     items = f"{len(ids)} memory item{'s' if len(ids) > 1 else ''}: {', '.join(map(printable, ids))}"
     texts = f"texts of child {', '.join(map(printable, children))}"
-    return ", and ".join([*([items] if ids else []), *([texts] if children else [])])
+    elsewhere = f"what these sessions had of it: {', '.join(map(printable, sessions))}"
+    parts = ((items, ids), (texts, children), (elsewhere, sessions))
+    return ", and ".join(text for text, named in parts if named)
 
 
 @session_command("gc")

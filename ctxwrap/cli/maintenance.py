@@ -25,16 +25,18 @@ from ctxwrap.cli.output import (
 from ctxwrap.errors import KeyMismatch, SettingsError, StoreError
 from ctxwrap.export.evidence.envelope import verify_evidence
 from ctxwrap.session.lookup import key_for
+from ctxwrap.session.owner import owner_keys
 from ctxwrap.session.verify import SEVERITIES, Rebuilding, Verification, VerifyFinding
 from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
+from ctxwrap.stores.names import owner_kind
 from ctxwrap.types import SessionKey
 
 if TYPE_CHECKING:
     from ctxwrap.service.handle import SessionHandle
 
 
-@session_command("verify")
+@session_command("verify", owners=True)
 @AS_JSON
 def verify_command(handle: "SessionHandle", as_json: bool) -> None:
     """Check SESSION for damage; change nothing.
@@ -53,7 +55,7 @@ def verify_command(handle: "SessionHandle", as_json: bool) -> None:
         sys.exit(1)
 
 
-@session_command("rebuild")
+@session_command("rebuild", owners=True)
 @AS_JSON
 def rebuild_command(handle: "SessionHandle", as_json: bool) -> None:
     """Rebuild the derived files of SESSION from its log.
@@ -75,7 +77,7 @@ def _report(verification: Verification) -> Iterator[str]:
     if more := sum(verification.found.values()) - len(verification.findings):
         yield f"and {more} more"
     counts = ("messages", "events", "contents", "unchecked", "torn")
-    yield f"session {verification.key.session!r}: " + ", ".join(
+    yield f"{owner_kind(verification.key.agent) or 'session'} {verification.key.session!r}: " + ", ".join(
         f"{getattr(verification, name)} {_WORDS.get(name, name)}" for name in counts if getattr(verification, name)
     )
     found = [f"{number} {severity}" for severity in SEVERITIES if (number := verification.found.get(severity))]
@@ -166,7 +168,7 @@ def _upgraded(place: Store, key: SessionKey) -> str:
 def _chosen(place: Store, session: str | None, everybody: bool, tenant: str, agent: str) -> list[SessionKey]:
     if (session is None) != everybody:
         raise click.UsageError("name either a session or --all")
-    return list(place.keys()) if session is None else [key_for(session, tenant, agent)]
+    return [*place.keys(), *owner_keys(place)] if session is None else [key_for(session, tenant, agent)]
 
 
 @session_command("put")

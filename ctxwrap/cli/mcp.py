@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,6 +41,7 @@ class _Lines(logging.Handler):
 @click.option(
     "--user", metavar="'NAME <ADDRESS>'", envvar="CTXWRAP_MCP_USER", help="User of --tenant, returned by get_user."
 )
+@click.option("--for-user", metavar="NAME", help="Serve only memories of this user, and of nobody; without --http.")
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="Host name that clients use.")
 @click.option("--create/--no-create", default=True, help="Whether agents may create memories and vaults.")
 @click.option("--prompts", metavar="DIR", help="Directory of prompts that override the built-in ones.")
@@ -57,6 +58,7 @@ def mcp_command(
     prompts: str | None,
     model: str | None,
     user: str | None,
+    for_user: str | None,
 ) -> None:
     """Serve memories to agents over the Model Context Protocol.
 
@@ -75,7 +77,10 @@ def mcp_command(
             raise SettingsError("--token-file and --allow-host need --http")
         from ctxwrap.service.mcp.server import run_on_stdio
 
-        run_on_stdio(_servers(store, vault, memory, users, create=create, prompts=prompts, model=model)(tenant))
+        options: dict[str, Any] = {"create": create, "prompts": prompts, "model": model, "for_user": for_user}
+        run_on_stdio(_servers(store, vault, memory, users, **options)(tenant))
+    elif for_user is not None:
+        raise SettingsError("--for-user serves one program: leave out --http")
     else:
         access = read_access(token_file)
         users |= access.users
@@ -100,6 +105,7 @@ def _servers(
     create: bool,
     prompts: str | None,
     model: str | None,
+    for_user: str | None = None,
 ) -> "Callable[[str], MCPServer]":
     """Return a function that creates the server of a tenant."""
     from ctxwrap.service.mcp.server import build_server_for
@@ -110,7 +116,9 @@ def _servers(
 
     def serving(tenant: str) -> "MCPServer":
         user = users.get(tenant)
-        memories = Memories(place, tenant=tenant, vault=vault, settings=settings, user=user, writer=writer)
+        memories = Memories(
+            place, tenant=tenant, vault=vault, settings=settings, user=user, writer=writer, for_user=for_user
+        )
         if memory:
             _ensure(memories, memory, create=create)
         return build_server_for(memories, memory=memory, allow_create=create)

@@ -1,6 +1,7 @@
 """The command `memory`: memory as a list, as JSON, or its decay as an SVG plot."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from html import escape
 from itertools import pairwise
 from math import inf
@@ -13,6 +14,7 @@ from ctxwrap.cli.output import json_text, one_line, printable, session_command
 from ctxwrap.inspect import Curve, Point
 from ctxwrap.memory.items import LOCATIONS, TIERS
 from ctxwrap.settings import MemoryRules
+from ctxwrap.stores.names import owner_kind
 
 if TYPE_CHECKING:
     from ctxwrap.service.handle import SessionHandle
@@ -215,32 +217,46 @@ _BAR = 10
 """Characters of a bar of full strength."""
 
 
-@session_command("memory")
+@session_command("memory", owners=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, including swap.")
-@click.option("--at", "round", type=int, metavar="ROUND", help="Memory at the end of this round.")
+@click.option("--at", metavar="ROUND|DATE", help="Memory at the end of this round, or of this day (or moment) in UTC.")
 @click.option("--plot", metavar="FILE.svg", help="Also plot the decay of each item over all rounds to this file.")
 @click.option("--pin", metavar="ID", help="Pin this item: it does not decay and does not leave memory.")
 @click.option("--unpin", metavar="ID", help="Let this item decay again.")
 def memory_command(
-    handle: "SessionHandle", round: int | None, as_json: bool, plot: str | None, pin: str | None, unpin: str | None
+    handle: "SessionHandle", at: str | None, as_json: bool, plot: str | None, pin: str | None, unpin: str | None
 ) -> None:
-    """List the memory of SESSION by tier."""
+    """List the memory of SESSION, or of a user or a team, by tier."""
     if pin is not None:
         handle.pin(pin)
     if unpin is not None:
         handle.unpin(unpin)
-    details, session = handle.memory(round), handle.key.session
-    for line in [json_text(details)] if as_json else _listing(session, details):
+    is_round = at is not None and at.lstrip("-").isdecimal()
+    moment = _moment(at) if at is not None and not is_round else None
+    details = handle.memory(int(at) if at is not None and is_round else None, at=moment)
+    subject = f"{owner_kind(handle.key.agent) or 'session'} {handle.key.session!r}"
+    for line in [json_text(details)] if as_json else _listing(subject, details):
         click.echo(printable(line))
     if plot is not None:
-        _write(Path(plot), plotted(handle.memory_curves(), f"Memory of session {session}"))
+        _write(Path(plot), plotted(handle.memory_curves(), f"Memory of session {handle.key.session}"))
 
 
-def _listing(session: str, details: dict[str, Any]) -> Iterator[str]:
+def _moment(text: str) -> datetime:
+    """A date as its end, or a moment; in UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"--at takes a round or a date such as 2026-03-31, not {text!r}") from None
+    if len(text) <= len("2026-03-31"):
+        moment += timedelta(days=1, microseconds=-1)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _listing(subject: str, details: dict[str, Any]) -> Iterator[str]:
     tiers = details["memory"]
     ids = [one_line(item["id"]) for tier in TIERS for item in tiers[tier]]
     width = min(_WIDEST, max(map(len, ["id", *ids])))
-    yield f"session {session!r} at the end of round {details['round']}"
+    yield f"{subject} at the end of round {details['round']}"
     yield f"  {'id':{width}}  {'strength':{_BAR}}  decay  round  touches  {'origin':9}  content"
     for tier in TIERS:
         yield tier
@@ -248,6 +264,11 @@ def _listing(session: str, details: dict[str, Any]) -> Iterator[str]:
             yield _row(item, width)
         if not tiers[tier]:
             yield "  (empty)"
+    replaced = [item for item in details["swap"] if item["successor"] and "until" in item]
+    if replaced:
+        yield "replaced"
+    for item in replaced:
+        yield f"  {one_line(item['id']):{width}}  until {item['until'][:10]}  {one_line(item['content'])}"
     swapped = len(details["swap"])
     yield f"in swap: {swapped}{' (not sent to the model; --json lists them)' if swapped else ''}"
     if details["active_task"]:

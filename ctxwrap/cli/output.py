@@ -106,6 +106,8 @@ Function = Callable[..., Any]
 STORE = click.option("--store", help="Store: a directory or URL. [default: CTXWRAP_HOME, else the user data directory]")
 TENANT = click.option("--tenant", default="default", show_default=True, help="Tenant of the session.")
 AGENT = click.option("--agent", default="default", show_default=True, help="Agent of the session.")
+USER = click.option("--user", metavar="NAME", help="The log of this user instead of a session.")
+TEAM = click.option("--team", metavar="NAME", help="The log of this team instead of a session.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ALL = click.option("--all", "everybody", is_flag=True, help="Every session of every tenant and agent.")
 
@@ -124,19 +126,25 @@ def command(name: str) -> Callable[[Function], click.Command]:
     return decorate
 
 
-def session_command(name: str) -> Callable[[Function], click.Command]:
-    """Make a function a command on a stored session, whose `SessionHandle` is its first argument."""
+def session_command(name: str, *, owners: bool = False) -> Callable[[Function], click.Command]:
+    """Make a function a command on a stored session, whose `SessionHandle` is its first argument.
+
+    With `owners`, the command also takes the log of a user or a team.
+    """
 
     def decorate(function: Function) -> click.Command:
         @wraps(function)
-        def run(session: str, tenant: str, agent: str, store: str | None, **options: Any) -> None:
+        def run(session: str | None, tenant: str, agent: str, store: str | None, **options: Any) -> None:
             from ctxwrap.service.handle import open_session
 
-            function(open_session(session, tenant=tenant, agent=agent, store=store), **options)
+            named = {kind: options.pop(kind, None) for kind in ("user", "team")}
+            if owners and [session, *named.values()].count(None) != len(named):
+                raise click.UsageError("name either a SESSION, --user or --team")
+            function(open_session(session, tenant=tenant, agent=agent, store=store, **named), **options)
 
-        for option in (AGENT, TENANT, STORE, click.argument("session")):
+        for option in (AGENT, TENANT, STORE, *((TEAM, USER) if owners else ())):
             run = option(run)
-        return command(name)(run)
+        return command(name)(click.argument("session", required=not owners)(run))
 
     return decorate
 

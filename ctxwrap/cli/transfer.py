@@ -38,6 +38,8 @@ from ctxwrap.export.validation import file_faults
 from ctxwrap.inspect.streams import said_in
 from ctxwrap.session.swap import shortened
 from ctxwrap.stores import encrypts
+from ctxwrap.stores.names import owner_kind
+from ctxwrap.types import SessionKey
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from ctxwrap.service.handle import SessionHandle
 
 
-@session_command("export")
+@session_command("export", owners=True)
 @click.option("-o", "--output", "file", metavar="FILE", help="File to write. An envelope goes to stdout by default.")
 @click.option("--force", is_flag=True, help="Overwrite FILE, and export what is left of a damaged session.")
 @click.option("--envelope", is_flag=True, help="Export what was sent and why, as records of Agent Context.")
@@ -61,11 +63,13 @@ def export_command(
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Write SESSION to one file, which `ctxwrap import` reads.
+    """Write SESSION, or everything of a user, to one file, which `ctxwrap import` reads.
 
     An archive contains the whole session in plaintext: protect it like the session. An envelope lists what was sent,
     what was left out and why; it contains only texts that its target may see.
     """
+    if envelope and owner_kind(handle.key.agent):
+        raise click.UsageError("--envelope needs a SESSION")
     if not envelope and (turn or target):
         raise click.UsageError("--turn and --target need --envelope")
     if envelope:
@@ -151,7 +155,7 @@ def _import_archive(
         click.echo(one_line(f"missing in the archive: {damaged}"), err=True)
     for name in imported.left_out:
         click.echo(one_line(f"not imported: {name} (--trust imports it)"), err=True)
-    click.echo(one_line(f"session {imported.key.session!r} of tenant {imported.key.tenant!r}: {_counts(imported)}"))
+    click.echo(one_line(f"{_name(imported.key)}: {_counts(imported)}"))
 
 
 def _import_envelope(file: str, session: str | None, largest: int, place: dict[str, Any], *, as_json: bool) -> None:
@@ -183,8 +187,11 @@ def copy_command(source: str, target: str, session: str | None, tenant: str, age
             if as_json:
                 click.echo(json_text({**each._asdict(), "key": each.key._asdict()}, indent=None))
             else:
-                name = f"session {each.key.session!r} of tenant {each.key.tenant!r}"
-                click.echo(one_line(f"{name}: {_counts(each)}, {each.new} new"))
+                click.echo(one_line(f"{_name(each.key)}: {_counts(each)}, {each.new} new"))
+
+
+def _name(key: SessionKey) -> str:
+    return f"{owner_kind(key.agent) or 'session'} {key.session!r} of tenant {key.tenant!r}"
 
 
 def _counts(result: Any) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ctxwrap.clients.sdk import providers_of
@@ -17,11 +18,22 @@ from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import message_in, timestamp
 from ctxwrap.turn.binding import CallScope, ClientBinding, SessionNames
 from ctxwrap.turn.lifecycle import pack_sources
+from ctxwrap.turn.memory_changes import last_user_text
+from ctxwrap.turn.owners import CallOwners
 from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, LoggedMessage
 
 
-def preview(client: Any, /, *, session: str | None = None, context_mode: str | None = None, **request: Any) -> PackView:
+def preview(
+    client: Any,
+    /,
+    *,
+    session: str | None = None,
+    context_mode: str | None = None,
+    for_user: str | None = None,
+    for_team: str | None = None,
+    **request: Any,
+) -> PackView:
     """The pack that a call of a wrapped client with these arguments would get now, and the whole request as `body`.
 
     `request` is what the client's own method takes: `model`, `messages` or `input`, `tools` and so on.
@@ -29,7 +41,7 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     binding: ClientBinding | None = getattr(client, "_ctxwrap", None)
     if binding is None:
         raise UnsupportedClient("preview needs a wrapped client: preview(ctxwrap.wrap(client), ...)")
-    scope = binding.call_scope(SessionNames(session, context_mode))
+    scope = binding.call_scope(SessionNames(session, context_mode, for_user, for_team))
     if scope.key is None:
         raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
     adapter = with_cache_key(_adapter(client, request), client, binding, scope)
@@ -42,10 +54,13 @@ def preview_request(binding: ClientBinding, scope: CallScope, adapter: ProviderA
     known = Session(scope.key, binding.store.open(scope.key), binding.settings)
     known.refresh()
     read = adapter.read(body)
-    offers = [offer for offer in offers_for(scope.key) if offer.holder is None]
+    owners = CallOwners(binding, scope, scope.key)
+    owners.prepare(partial(last_user_text, read))
+    offers = [*(offer for offer in offers_for(scope.key) if offer.holder is None), *owners.found]
     sources = pack_sources(binding, scope, read.model, known, offers)
     with nullcontext() if known.is_empty else known.log.locked():  # its search index may be updated
         inputs = known.open_turn(read, known.clock())
+        inputs = owners.view(inputs, last_user_text(read))
         turn = Turn("", scope.key, adapter, body, read, scope.mode, inputs, binding.settings, sources)
         return _view(turn, known)
 

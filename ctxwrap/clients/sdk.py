@@ -89,8 +89,19 @@ def _is_unpatched(method: Any) -> bool:
 
 SESSION_HEADER = "x-ctxwrap-session"
 MODE_HEADER = "x-ctxwrap-mode"
+USER_HEADER = "x-ctxwrap-user"
+TEAM_HEADER = "x-ctxwrap-team"
 
-_KEYWORDS = {"session": SESSION_HEADER, "context_mode": MODE_HEADER, "contextMode": MODE_HEADER}
+_HEADERS = (SESSION_HEADER, MODE_HEADER, USER_HEADER, TEAM_HEADER)
+
+_KEYWORDS = {
+    "session": SESSION_HEADER,
+    "context_mode": MODE_HEADER,
+    "contextMode": MODE_HEADER,
+    "for_user": USER_HEADER,
+    "for_team": TEAM_HEADER,
+}
+"""`user` is a parameter of OpenAI's API, which callers may fill with one value for all their users."""
 
 _MODES = frozenset({"context_mode", "contextMode"})
 
@@ -115,7 +126,7 @@ def pop_keywords(keywords: dict[str, Any]) -> dict[str, str]:
         if header == MODE_HEADER:
             check_mode(value)
         elif not isinstance(value, str):
-            raise SettingsError(f"session must be a string, not {value!r}: pass str(session)")
+            raise SettingsError(f"{name} must be a string, not {value!r}: pass str({name})")
         headers[header] = value
     return headers
 
@@ -125,12 +136,12 @@ def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], Se
     rest: dict[str, Any] = {}
     ours: dict[str, Any] = {}
     for name, value in (headers or {}).items():
-        (ours if name.lower() in (SESSION_HEADER, MODE_HEADER) else rest)[name] = value
+        (ours if name.lower() in _HEADERS else rest)[name] = value
     return rest, names_in({name.lower(): value for name, value in ours.items()})
 
 
 def names_in(headers: Mapping[str, Any]) -> SessionNames:
-    return SessionNames(headers.get(SESSION_HEADER), headers.get(MODE_HEADER))
+    return SessionNames(*map(headers.get, _HEADERS))
 
 
 @cache

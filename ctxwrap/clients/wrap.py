@@ -23,6 +23,8 @@ def wrap(
     session: str | None = None,
     tenant: str | None = None,
     agent: str | None = None,
+    user: str | None = None,
+    team: str | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     **setting_overrides: Unpack[SettingsDict],
@@ -30,12 +32,13 @@ def wrap(
     """`client` with context: an OpenAI or Anthropic client, the `litellm` module, a litellm `Router`.
 
     The result has the client's type and shares its connections; the client itself does not change. `session` is the
-    default of every call; `bind(...)`, `using(...)` and a call's own `session=` take precedence. Wrapping a wrapped
-    client changes only what is named.
+    default of every call; `bind(...)`, `using(...)` and a call's own `session=` take precedence. Sessions of one `user`
+    share that user's core memory; a call names another one with `for_user=`. Wrapping a wrapped client changes only
+    what is named.
     """
     _check_names(setting_overrides)
     known: ClientBinding | None = getattr(client, "_ctxwrap", None)
-    given = {"session": session, "tenant": tenant, "agent": agent}
+    given = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if known is None:
         chosen = settings_from(settings, **setting_overrides)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ctxwrap.errors import Conflict, NotFound, StoreCorrupt
 from ctxwrap.export.archive.format import is_content, is_input_name, without_store_fields
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
+from ctxwrap.session.owner import owner_keys
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores import resolve_store
@@ -40,13 +41,16 @@ def copy_sessions(
     agent: str = "default",
     progress: Progress | None = None,
 ) -> Iterator[Copied]:
-    """Copy one session, or all sessions of all tenants, under the same names, and yield each once it is copied.
+    """Copy one session, or all sessions, users and teams of all tenants, under the same names, and yield each copy.
 
     Records that the target already has are compared, not copied again. This resumes an interrupted copy and updates
     an older one. Raises Conflict if the target has different records. Derived files are rebuilt in the target.
     """
     source_store, target_store = resolve_store(source), resolve_store(target)
-    keys = [key_for(session, tenant, agent)] if session is not None else sorted(source_store.keys())
+    if session is not None:
+        keys = [key_for(session, tenant, agent)]
+    else:
+        keys = [*sorted(source_store.keys()), *owner_keys(source_store)]
     if not keys:
         raise NotFound("there is no session to copy")
     for key in keys:

@@ -2,16 +2,20 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound
+from ctxwrap.inspect.owner_info import item_dates
 from ctxwrap.inspect.streams import no_session, round_in
 from ctxwrap.memory.items import LOCATIONS, TIERS, Location, MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.session import Session
 from ctxwrap.session.state import OPERATING
 from ctxwrap.stores.base import STREAMS, Store
+from ctxwrap.stores.log_format import timestamp
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.stores.names import owner_kind
 from ctxwrap.types import Record, SessionKey
 
 _SOURCES = ("start", *OPERATING)
@@ -45,19 +49,29 @@ def memory_at(store: Store, key: SessionKey, round: int) -> dict[str, Any]:
     return _memory_then(store, key, round).shown()
 
 
-def details_of(store: Store, key: SessionKey, round: int | None = None) -> dict[str, Any]:
-    """Return the memory now, or at the end of `round`, with fields that the model does not see.
+def details_of(
+    store: Store, key: SessionKey, round: int | None = None, *, at: datetime | None = None
+) -> dict[str, Any]:
+    """Return the memory now, at the end of `round`, or `at` a moment, with fields that the model does not see.
 
     As `memory_of`, with `round` and `swap` beside `memory`; each item also has `touches`, `origin`, `source`, its
-    `first` round, `pinned`, and the id of the `successor` that replaced it, if any.
+    `first` round, `pinned`, and the id of the `successor` that replaced it, if any. Items of a user or a team also have
+    the time `since` which, and `until` which, they held.
     """
-    memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
+    if at is not None:
+        memory = _memory_at_moment(store, key, at)
+    else:
+        memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
     if not memory.round and not any(store.open(key).read(stream)[0] for stream in STREAMS):
         raise no_session(store, key)
     memory.advance(memory.round)
     state = memory.shown()
     tiers = {tier: [_detailed(memory.items[item["id"]], memory) for item in state["memory"][tier]] for tier in TIERS}
     swap = [_detailed(item, memory) for item in memory.swap.values()]
+    if owner_kind(key.agent):
+        dates = item_dates(_until(store.open(key).read("events")[0], at))
+        for item in (*(item for items in tiers.values() for item in items), *swap):
+            item |= dates.get(item["id"], {})
     return {**state, "round": memory.round, "memory": tiers, "swap": swap}
 
 
@@ -114,6 +128,20 @@ def _memory_then(store: Store, key: SessionKey, round: int) -> Memory:
     if not 1 <= round <= newest:
         raise NotFound(f"session {key.session!r} has no round {round}: it has rounds 1 to {newest}")
     return _Replay(key).advance([each for each in events if each.round <= round], round)
+
+
+def _until(events: list[Record], at: datetime | None) -> list[Record]:
+    """The events up to a moment."""
+    if at is None:
+        return events
+    last = timestamp(at)
+    return [event for event in events if str((event.get("ctx") or {}).get("time")) <= last]
+
+
+def _memory_at_moment(store: Store, key: SessionKey, at: datetime) -> Memory:
+    events = [each for each in _memory_events(store, key) if _until([each.event], at)]
+    newest = max((number for number, _ in events), default=0)
+    return _Replay(key).advance(events, newest)
 
 
 def _round_by_round(key: SessionKey, events: list[_MemoryEvent]) -> Iterator[tuple[int, Memory]]:

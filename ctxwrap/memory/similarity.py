@@ -3,6 +3,7 @@
 import re
 from collections.abc import Container, Iterator, Set
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
@@ -34,6 +35,12 @@ def same_fact(one: str, other: str) -> bool:
         return True
     is_same = _are_near(first, second) or (_terms(one) == _terms(other) and len(_terms(one)) > 1)
     return is_same and _fixed_words(first) == _fixed_words(second)
+
+
+def fact_digests(text: str) -> set[str]:
+    """Return digests by which a fact is recognised without its text: of its words, and of its terms in any order."""
+    forms = {key_of(text), " ".join(sorted({*_terms(text), *_fixed_words(_words(text))}))}
+    return {blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest() for form in forms if form}
 
 
 def content_words(text: str) -> set[str]:

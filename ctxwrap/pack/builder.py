@@ -23,7 +23,7 @@ from ctxwrap.pack.injection import (
     protocol_for,
     stable_tokens,
 )
-from ctxwrap.pack.memory import memory_block, recalled_item, sizes
+from ctxwrap.pack.memory import NO_OWNED_ITEMS, OwnedItems, memory_block, recalled_item, sizes
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     NOT_VISIBLE,
@@ -81,6 +81,8 @@ _LEAST_RECENT = 4
 
 _SAME_DIGITS = str.maketrans("0123456789", "0000000000")
 """The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
+
+_OWNED = frozenset({"user_items", "team_items"})
 
 _LESS_RELEVANT = "others are more to the point"
 _KEPT_ELSEWHERE = "the caller or the provider keeps the history"
@@ -239,6 +241,7 @@ class _Packing:
 
     def _add_memory(self) -> None:
         """The memory items that fit, as an epoch and the changes since, or all of them in the state."""
+        owned = self._owned_items() if self.inputs.owners else NO_OWNED_ITEMS
         made = memory_block(
             self.inputs.state["memory"],
             self.inputs.epoch,
@@ -248,6 +251,7 @@ class _Packing:
             history_cut=self._begins_elsewhere(),
             question=self._question(),
             foreign=self.inputs.foreign.items,
+            owned=owned,
         )
         others = {name: value for name, value in self.inputs.state.items() if name != "memory"}
         lists = {"unchanged": made.memory.unchanged, "dropped": made.memory.dropped}
@@ -260,7 +264,19 @@ class _Packing:
         self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
         self.epoch = made.epoch if made.is_new else None
         self.items += made.items
-        self.ledger.spend("memory", made.tokens)
+        shared = [item for item in made.items if item.included and item.kind in _OWNED]
+        for item in shared:
+            self.ledger.spend(item.kind, item.tokens)
+        self.ledger.spend("memory", max(0, made.tokens - sum(item.tokens for item in shared)))
+
+    def _owned_items(self) -> OwnedItems:
+        """The items of the user and the team that fit their shares."""
+        owned, core = NO_OWNED_ITEMS, self.inputs.state["memory"]["core"]
+        for owner in self.inputs.owners:
+            items = [item for item in core if item["id"] in owner.items]
+            limit = self.ledger.claimable(f"{owner.kind}_items")
+            owned = owned.add(items, limit, sizes(self.measure.text), self._question())
+        return owned
 
     @property
     def _follows(self) -> bool:

@@ -11,6 +11,7 @@ from ctxwrap.kinds import KINDS
 from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, should_end_epoch
 from ctxwrap.memory.items import KINDS as ITEM_KINDS
 from ctxwrap.memory.items import TIERS, ItemKind, MemoryItem, is_foreign, kind_of, least_trusted_foreign
+from ctxwrap.memory.owned import owner_of
 from ctxwrap.memory.similarity import subjects
 from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
 from ctxwrap.protocol.instructions import encode_escaped
@@ -38,6 +39,8 @@ _LASTING = 0.8
 """If not all items fit, the part for the most important ones; the rest is for items about the newest message."""
 
 _PACK_KINDS: dict[ItemKind, str] = {"fact": "facts", "decision": "decisions", "todo": "todo", "ref": "refs"}
+_OWNED_KINDS = {"user": "user_items", "team": "team_items"}
+_ORDER = (*_OWNED_KINDS.values(), *(_PACK_KINDS[kind] for kind in ITEM_KINDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,27 @@ def _lasting(item: dict[str, Any]) -> str:
     return encode_escaped({name: value for name, value in item.items() if name not in ("decay", "round")})
 
 
+class OwnedItems(NamedTuple):
+    """The items of a user and a team, and which of them are shown."""
+
+    ids: frozenset[str] = frozenset()
+    lasting: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+    """Those that are shown because the newest message is about them."""
+    tokens: int = 0
+    """The room that they have beside the session's own."""
+
+    def add(self, items: list[dict[str, Any]], limit: int, sizes: Sizes, question: str) -> "OwnedItems":
+        """These items too, as far as they fit into `limit`."""
+        lasting, asked = items_that_fit({"core": items, "working": [], "ephemeral": []}, limit, sizes, question)
+        return OwnedItems(
+            self.ids | {item["id"] for item in items}, self.lasting | lasting, self.asked | asked, self.tokens + limit
+        )
+
+
+NO_OWNED_ITEMS = OwnedItems()
+
+
 def memory_block(
     memory: Tiers,
     epoch: Tiers | None,
@@ -84,16 +108,22 @@ def memory_block(
     history_cut: bool = False,
     question: str = "",
     foreign: Mapping[str, str] = MappingProxyType({}),
+    owned: OwnedItems = NO_OWNED_ITEMS,
 ) -> MemoryBlock:
     """The items that fit into `limit`, given the epoch of the last call; `may_begin` allows a new epoch.
 
     Without `may_begin`, an epoch that no longer fits is left out of this call and the state shows everything.
     `history_cut` says that history is cut, so the prompt cache is lost anyway. If not all items fit, a part of the
-    limit is for items about `question`. `foreign` has the origins of items, by id, that contain foreign text.
+    limit is for items about `question`. `foreign` has the origins of items, by id, that contain foreign text. `owned`
+    are those of a user or a team, which have a share of their own.
     """
+    own = memory
+    if owned.ids:
+        own = {tier: [item for item in memory[tier] if item["id"] not in owned.ids] for tier in TIERS}
     lasting, asked = items_that_fit(
-        memory, int(limit * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question
+        own, int(limit * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question
     )
+    lasting, asked, limit = lasting | owned.lasting, asked | owned.asked, limit + owned.tokens
     shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in lasting | asked] for tier in TIERS}
     items, old = _pack_items(memory, lasting, asked, sizes, foreign), epoch or _nothing()
     since_epoch = diff_epoch(old, shown)
@@ -146,16 +176,17 @@ def _pack_items(
     memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes, foreign: Mapping[str, str]
 ) -> tuple[PackItem, ...]:
     """All memory items, grouped by kind and by why they are in the pack or not."""
-    groups: dict[tuple[ItemKind, str], list[tuple[str, int]]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for item in (item for tier in TIERS for item in memory[tier]):
         reason = REMEMBERED if item["id"] in lasting else ASKED if item["id"] in asked else NO_ROOM
-        groups.setdefault((kind_of(str(item["type"])), reason), []).append((item["id"], sizes.brief(item)))
-    order = [(kind, reason) for kind in ITEM_KINDS for reason in (REMEMBERED, ASKED, NO_ROOM)]
+        kind = _OWNED_KINDS.get(owner_of(item["id"])) or _PACK_KINDS[kind_of(str(item["type"]))]
+        groups.setdefault((kind, reason), []).append((item["id"], sizes.brief(item)))
+    order = [(kind, reason) for kind in _ORDER for reason in (REMEMBERED, ASKED, NO_ROOM)]
     return tuple(_group(*each, groups[each], foreign) for each in order if each in groups)
 
 
-def _group(kind: ItemKind, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
-    row = KINDS[_PACK_KINDS[kind]]
+def _group(kind: str, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
+    row = KINDS[kind]
     ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
     included = reason != NO_ROOM
     origin = least_trusted_foreign(foreign.get(id, "") for id in ids) or "assistant"

@@ -25,7 +25,7 @@ _SHAPES: dict[str, PackItem] = {
     "caller": _usual("request", priority=1.0, origin="user"),
     **{
         f"{kind}{mark}": _usual(kind, reason, included=reason != NO_ROOM, priority=0.8, origin="assistant")
-        for kind in ("facts", "decisions", "todo", "refs")
+        for kind in ("facts", "decisions", "todo", "refs", "user_items", "team_items")
         for mark, reason in (("", REMEMBERED), ("?", ASKED), ("-", NO_ROOM))
     },
     "recent": _usual("recent_messages", origin="user"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.archive import export_session
 from ctxwrap.export.archive.format import is_input_name
+from ctxwrap.export.archive.owner_archive import export_owner
 from ctxwrap.export.archive.writer import Exported
 from ctxwrap.inspect import (
     Cost,
@@ -30,7 +31,8 @@ from ctxwrap.session import child_sessions, operator, swap_search
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.child_sessions import PARENT_DEAD, Child, ChildStatus
 from ctxwrap.session.gc import GarbageReport, collect_garbage
-from ctxwrap.session.lookup import StoreLike, holds_anything, key_for, open_existing
+from ctxwrap.session.lookup import StoreLike, holds_anything, named_key, open_existing
+from ctxwrap.session.owner import members_of
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.purge import forget, matching, purge
 from ctxwrap.session.swap_search import ReturnedContent, SwapHit
@@ -39,6 +41,7 @@ from ctxwrap.session.verify import Progress, Rebuilding, Verification, rebuild, 
 from ctxwrap.settings import Settings
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
+from ctxwrap.stores.names import owner_kind
 from ctxwrap.turn.ending import end_session
 from ctxwrap.types import MissingContext, SessionKey
 
@@ -47,10 +50,19 @@ if TYPE_CHECKING:  # pydantic takes as long to load as everything else here
 
 
 def open_session(
-    session: str, *, tenant: str = "default", agent: str = "default", store: StoreLike = None
+    session: str | None = None,
+    *,
+    tenant: str = "default",
+    agent: str = "default",
+    store: StoreLike = None,
+    user: str | None = None,
+    team: str | None = None,
 ) -> "SessionHandle":
-    """Return a handle to a stored session. Reads nothing: the session need not exist yet."""
-    return SessionHandle(key_for(session, tenant, agent), resolve_store(store))
+    """Return a handle to a stored session. Reads nothing: the session need not exist yet.
+
+    With `user` or `team` instead of a session, the handle is to the log of that owner.
+    """
+    return SessionHandle(named_key(session, tenant, agent, user=user, team=team), resolve_store(store))
 
 
 class _Place(TypedDict):
@@ -74,6 +86,8 @@ class SessionHandle:
 
     def __repr__(self) -> str:
         tenant, agent, session = self.key
+        if kind := owner_kind(agent):
+            return f"SessionHandle({kind}={session!r}, tenant={tenant!r})"
         return f"SessionHandle({session!r}, tenant={tenant!r}, agent={agent!r})"
 
     @property
@@ -125,12 +139,16 @@ class SessionHandle:
 
     # --- memory ---------------------------------------------------------------------------------------------
 
-    def memory(self, round: int | None = None) -> dict[str, Any]:
-        """Return memory with all details, now or at the end of a round.
+    def sessions(self) -> tuple[SessionKey, ...]:
+        """Return the sessions of a user or a team, in the order in which they joined; none for a session."""
+        return members_of(self.store, self.key)
+
+    def memory(self, round: int | None = None, *, at: datetime | None = None) -> dict[str, Any]:
+        """Return memory with all details, now, at the end of a round, or at a moment.
 
         The keys are `memory` (items by tier), `swap`, `active_task`, `capabilities` and `round`.
         """
-        return details_of(self.store, self.key, round)
+        return details_of(self.store, self.key, round, at=at)
 
     def memory_curves(self) -> tuple[Curve, ...]:
         """Return the decay of every memory item, round by round."""
@@ -257,8 +275,10 @@ class SessionHandle:
         incomplete: bool = False,
         progress: Progress | None = None,
     ) -> Exported:
-        """Write the session to an archive that `import_session` reads."""
+        """Write the session, or the user or team with all its sessions, to an archive that `import_session` reads."""
         options: dict[str, Any] = {"overwrite": overwrite, "incomplete": incomplete, "progress": progress}
+        if owner_kind(self.key.agent):
+            return export_owner(self.key, file, store=self.store, **options)
         return export_session(self.key.session, file, **options, **self._place)
 
     def envelope(

@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -69,7 +69,8 @@ class Memories:
     """The memories of one tenant. Methods block while they read or write, and may be called from any thread.
 
     `vault` is the default vault. A memory is looked up in the vault that a call names, else in the default one, else in
-    the only one that has it.
+    the only one that has it. With `for_user`, new memories belong to that user of the tenant, and memories of other
+    users do not exist; memories that belong to nobody are everybody's.
     """
 
     def __init__(
@@ -83,9 +84,10 @@ class Memories:
         quotas: Quotas | None = None,
         writer: SummaryWriter | None = None,
         clock: Callable[[], datetime] = utc_now,
+        for_user: str | None = None,
     ) -> None:
         self._settings = settings_from(settings)
-        self._sessions = MemorySessions(resolve_store(store), tenant, vault, self._settings)
+        self._sessions = MemorySessions(resolve_store(store), tenant, vault, self._settings, for_user)
         self._user = dict(user or {})
         self._quotas = quotas or self._settings.quotas or Quotas()
         self._clock = clock
@@ -112,6 +114,7 @@ class Memories:
             raise Conflict(f"there is already a memory {key.session!r}")
         if not self._sessions.exists(key):
             self._quotas.check_memory(self._sessions.count())
+        event["ctx"] = self._sessions.claim(key)
         with self._failures.record(key, "create_memory"), self._sessions.open(key) as session:
             if session.state.derived.collected.title:
                 raise Conflict(f"there is already a memory {key.session!r}")
@@ -131,7 +134,11 @@ class Memories:
     def list_memories(self, vault: str | None = None) -> tuple[MemoryInfo, ...]:
         """List the memories of a vault, ordered by id."""
         agent = self._sessions.vault if vault is None else check_id("vault", vault)
-        return tuple(self.get_memory(memory_id, agent) for memory_id in self._sessions.memories(agent))
+        found = []
+        for memory_id in self._sessions.memories(agent):
+            with suppress(NotFound):  # it belongs to another user
+                found.append(self.get_memory(memory_id, agent))
+        return tuple(found)
 
     def list_vaults(self) -> tuple[Vault, ...]:
         """List the default vault first, then all others that are not empty."""

@@ -8,22 +8,27 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ctxwrap.errors import InvalidInput, NotFound, StoreError, StoreUnavailable, WritesLost
-from ctxwrap.session.lookup import finish_background_work, holds_anything
+from ctxwrap.session.lookup import finish_background_work, holds_anything, owner_key
+from ctxwrap.session.owner import Owner
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.turn.binding import ClientBinding
-from ctxwrap.types import SessionKey
+from ctxwrap.types import Record, SessionKey
 
 VAULT_RECORD = ".vault"
 """The session that stores a vault's title and description; it is not a memory."""
 
 
 class MemorySessions:
-    def __init__(self, store: Store, tenant: str, vault: str, settings: Settings) -> None:
+    def __init__(self, store: Store, tenant: str, vault: str, settings: Settings, for_user: str | None = None) -> None:
         inline = replace(settings, derive="inline")
+        self._user = None
+        if for_user is not None:
+            key = owner_key("user", for_user, tenant)
+            self._user = Owner(key, store.open(key), inline)
         self._context = ClientBinding(store=store, settings=inline, tenant=tenant, agent=vault)
         self._store = store
         self.tenant, self.vault = check_id("tenant", tenant), check_id("vault", vault)
@@ -33,9 +38,20 @@ class MemorySessions:
     def open_memory(self, memory_id: str, vault: str | None = None) -> Iterator[Session]:
         """Open and lock an existing memory; raises NotFound."""
         with self.open(self.key_of(memory_id, vault)) as session:
-            if session.is_empty:
+            if session.is_empty or not self._may_see(session):
                 raise _unknown_memory(memory_id)
             yield session
+
+    def _may_see(self, session: Session) -> bool:
+        """Whether the memory belongs to nobody, or to the user that these memories are for."""
+        return self._user is None or session.state.owners.get("user") in (None, self._user.name)
+
+    def claim(self, key: SessionKey) -> Record:
+        """Register a new memory with its user, if there is one; return the control data that says so."""
+        if self._user is None:
+            return {}
+        self._user.catch_up_with(key, (), {})
+        return {"owners": {"user": self._user.name}, "merged": {}}
 
     @contextmanager
     def open(self, key: SessionKey) -> Iterator[Session]:

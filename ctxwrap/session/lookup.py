@@ -2,13 +2,13 @@
 
 import os
 
-from ctxwrap.errors import NotFound
+from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.session.background import background
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import STREAMS, Log, Store
-from ctxwrap.stores.names import check_id
+from ctxwrap.stores.names import OWNERS, check_id, owner_kind
 from ctxwrap.types import SessionKey
 
 StoreLike = Store | str | os.PathLike[str] | None
@@ -18,6 +18,22 @@ StoreLike = Store | str | os.PathLike[str] | None
 def key_for(session: str, tenant: str = "default", agent: str = "default") -> SessionKey:
     """Check the names and return them as a key."""
     return SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
+
+
+def named_key(
+    session: str | None, tenant: str = "default", agent: str = "default", *, user: str | None, team: str | None
+) -> SessionKey:
+    """The key of the session, of the user's log or of the team's, whichever is named."""
+    named = {kind: name for kind, name in (("session", session), ("user", user), ("team", team)) if name is not None}
+    if len(named) != 1:
+        raise SettingsError("name either a session, a user or a team")
+    ((kind, name),) = named.items()
+    return key_for(name, tenant, agent) if kind == "session" else owner_key(kind, name, tenant)
+
+
+def owner_key(kind: str, name: str, tenant: str = "default") -> SessionKey:
+    """The key of the log of a user or a team."""
+    return SessionKey(check_id("tenant", tenant), OWNERS[kind], check_id(kind, name))
 
 
 def finish_background_work(key: SessionKey) -> None:
@@ -33,6 +49,8 @@ def open_existing(
     session = Session(key, resolve_store(store).open(key), settings, keeps_all=keeps_all)
     session.refresh()
     if session.is_empty:
+        if kind := owner_kind(key.agent):
+            raise NotFound(f"there is no {kind} {key.session!r} of tenant {key.tenant!r}")
         raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")
     return session
 

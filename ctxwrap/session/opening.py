@@ -6,6 +6,7 @@ from typing import Any
 
 from ctxwrap.memory.items import MemoryItem, is_foreign
 from ctxwrap.memory.operations import Circumstances, recall, recall_items
+from ctxwrap.memory.owned import owner_of
 from ctxwrap.memory.similarity import mentions, subjects
 from ctxwrap.pack.selection import Passage
 from ctxwrap.session.branch import Alignment, align, digest
@@ -107,6 +108,7 @@ def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
         str(item["id"]) for tiers in (state["memory"], past.epoch or {}) for tier in tiers.values() for item in tier
     }
     items = {id: past.memory.named(id) for id in shown - past.memory.forgotten}
+    items = {id: item for id, item in items.items() if item is not None or not owner_of(id)}  # owners' are trusted
     origins = {id: item.origin if item else "tool" for id, item in items.items()}
     return {id: origin for id, origin in origins.items() if is_foreign(origin)}
 

@@ -1,6 +1,6 @@
 """Deletion on request: memory items, messages and texts of child sessions; a tombstone stays."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.similarity import codes, content_words, fingerprints, key_of
+from ctxwrap.memory.similarity import codes, content_words, fact_digests, fingerprints, key_of
 from ctxwrap.session import blobs, index_files
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.document_versions import document_without
-from ctxwrap.session.lookup import StoreLike, key_for, open_existing
+from ctxwrap.session.lookup import StoreLike, named_key, open_existing
 from ctxwrap.session.redaction import CHILD_EVENTS, LONG, EventRedaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.base import STREAMS, Log, RecordChange, Store
 from ctxwrap.stores.log_format import message_in, message_range, number_in, timestamp, turn_in
+from ctxwrap.stores.names import owner_kind
 from ctxwrap.types import Message, Operation, Record, SessionKey
 
 
@@ -88,8 +89,12 @@ CHILD = "child/"
 """Prefix of a child session in the names that `forget` and `purge` return."""
 
 
+IN_SESSION = "session/"
+"""Prefix of a session of a user or a team in the same names."""
+
+
 def forget(
-    session: str,
+    session: str | None = None,
     *,
     item: str | None = None,
     query: str | None = None,
@@ -97,27 +102,37 @@ def forget(
     store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
+    user: str | None = None,
+    team: str | None = None,
 ) -> tuple[str, ...]:
     """Delete a memory item by its id, or every item whose content contains all words of a query.
 
     Their text is removed from the events and everything derived from them, including handoffs and results of child
     sessions. Messages stay, unless they are purged. Returns the ids of the items, and `child/<name>` for every child
     session whose texts changed.
+
+    With `user` or `team` instead of a session, the items are those of that owner, and all sessions of the owner lose
+    what they have of them, including the messages that tell it; `session/<name>` is returned for each.
     """
-    with _locked(key_for(session, tenant, agent), store) as known:
-        found = _found(known, item, query)
+    key = named_key(session, tenant, agent, user=user, team=team)
+    if owner_kind(key.agent):
+        from ctxwrap.session.owner_erasure import forget_everywhere
+
+        return forget_everywhere(key, store, item=item, query=query, reason=reason)
+    with locked_session(key, store) as known:
+        found = found_in(known, item, query)
         if found:
-            _rewrite_events(known, found, [], reason, utc_now(), found.sources)
+            rewrite_erased(known, found, [], reason, utc_now(), found.sources)
     return found.names
 
 
 def matching(store: Store, key: SessionKey, *, item: str | None = None, query: str | None = None) -> tuple[str, ...]:
     """Return what `forget` would delete."""
-    return _found(open_existing(key, store, keeps_all=True), item, query).names
+    return found_in(open_existing(key, store, keeps_all=True), item, query).names
 
 
 def purge(
-    session: str,
+    session: str | None = None,
     *,
     message: int | str | None = None,
     child: str | None = None,
@@ -125,15 +140,27 @@ def purge(
     store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
+    user: str | None = None,
+    team: str | None = None,
 ) -> tuple[str, ...]:
     """Delete a message by its number or id, or the handoff and result of a child session.
 
     With a message go the memory items and the texts of child sessions derived from it. Returns the ids of these items,
     and `child/<name>` for every child session whose texts changed. Repeat an interrupted purge to complete it.
+
+    With `user` or `team` instead of a session, every text of that owner is deleted, in its log and in all its sessions;
+    `session/<name>` is returned for each.
     """
+    key = named_key(session, tenant, agent, user=user, team=team)
+    if owner_kind(key.agent):
+        from ctxwrap.session.owner_erasure import erase_owner
+
+        if message is not None or child is not None:
+            raise SettingsError("a message and a child are parts of a session: name the session")
+        return tuple(f"{IN_SESSION}{each.session}" for each in erase_owner(key, store))
     if (message is None) == (child is None):
         raise SettingsError("name either a message or a child")
-    with _locked(key_for(session, tenant, agent), store) as known:
+    with locked_session(key, store) as known:
         return _purge_child(known, child, reason) if message is None else _purge_message(known, message, reason)
 
 
@@ -144,7 +171,7 @@ def _purge_message(known: Session, message: int | str, reason: str) -> tuple[str
         return ()
     trace = _trace(known, messages, purged)
     event = {"type": "purge", "message": purged["ctx"]["seq"], "id": purged["ctx"]["id"], "reason": reason}
-    _rewrite_events(known, trace, [{**event, "ctx": {}}], reason, now, trace.sources)
+    rewrite_erased(known, trace, [{**event, "ctx": {}}], reason, now, trace.sources)
     ids = {purged["ctx"]["id"], *_others_of_answer(messages, purged)}
     rewrite_messages(known, partial(_buried, ids=ids, time=timestamp(now)), trace.redaction.texts)
     return trace.names
@@ -160,7 +187,7 @@ def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, .
     if trace:
         control = {"messages": known.state.sequence["messages"]}
         event: Record = {"type": "purge", "child": child, "reason": reason, "ctx": control}
-        _rewrite_events(known, trace, [event], reason, utc_now(), frozenset())
+        rewrite_erased(known, trace, [event], reason, utc_now(), frozenset())
     return trace.names
 
 
@@ -169,14 +196,14 @@ def _child_events(known: Session) -> list[Record]:
 
 
 @contextmanager
-def _locked(key: SessionKey, store: StoreLike) -> Iterator[Session]:
+def locked_session(key: SessionKey, store: StoreLike) -> Iterator[Session]:
     known = open_existing(key, store, keeps_all=True)
     with defer_finalizers(), known.locked():
         finish_rewriting(known)
         yield known
 
 
-class _Trace(NamedTuple):
+class Erasure(NamedTuple):
     """What is to be deleted, and where it occurs."""
 
     ids: tuple[str, ...]
@@ -185,6 +212,10 @@ class _Trace(NamedTuple):
     redaction: EventRedaction
     sources: frozenset[int] = frozenset()
     """Messages that the context document is no longer derived from."""
+    contents: tuple[str, ...] = ()
+    """All texts that forgotten items ever had."""
+    learned: tuple[str, ...] = ()
+    """The sources of forgotten items."""
 
     def __bool__(self) -> bool:
         return bool(self.ids or self.children)
@@ -194,27 +225,34 @@ class _Trace(NamedTuple):
         return (*self.ids, *(f"{CHILD}{name}" for name in self.children))
 
 
-def _found(known: Session, item: str | None, query: str | None) -> _Trace:
+def found_in(known: Session, item: str | None, query: str | None) -> Erasure:
     """Find items to forget, and lines in texts of child sessions that repeat them or contain all words of the query."""
     ids, events = _chosen(known.memory, item, query), known.records("events")
     versions = [each for _, each in items_in(events) if each.get("id") in ids]
     contents = [str(each.get("content")) for each in versions]
-    others = (each.content for each in _items(known.memory) if each.id not in ids)
+    gone = replace(redaction(events, ids=ids), tells=repeated_in(contents, known.memory, query, ids))
+    sources = frozenset(number for each in versions for number in _numbers(str(each.get("source"))))
+    trace = _trace_of(known, ids, gone if ids else replace(gone, summaries=0), sources)
+    return trace._replace(contents=tuple(contents), learned=tuple(str(each.get("source")) for each in versions))
+
+
+def repeated_in(
+    contents: Sequence[str], memory: Memory, query: str | None = None, ids: Sequence[str] = ()
+) -> Callable[[str], bool]:
+    """Whether a line repeats one of these contents, or contains all words of the query; `ids` are their items."""
+    others = (each.content for each in _items(memory) if each.id not in ids and each.content not in contents)
     own_codes = _all_codes(contents) - _all_codes(others)
     asked = set(key_of(query or "").split())
-    repeats = partial(_repeats, list(map(content_words, contents)), own_codes, asked)
-    gone = replace(redaction(events, ids=ids), tells=repeats)
-    sources = frozenset(number for each in versions for number in _numbers(str(each.get("source"))))
-    return _trace_of(known, ids, gone if ids else replace(gone, summaries=0), sources)
+    return partial(_repeats, list(map(content_words, contents)), own_codes, asked)
 
 
 def _trace_of(
     known: Session, ids: Sequence[str], gone: EventRedaction, sources: frozenset[int] = frozenset()
-) -> _Trace:
+) -> Erasure:
     events = _child_events(known)
     whole = with_contents(gone, events, partial(loaded, files=known.log.files))
     children = dict.fromkeys(str(event.get("child")) for event in events if whole.event(event) != event)
-    return _Trace(tuple(ids), tuple(children), gone, sources)
+    return Erasure(tuple(ids), tuple(children), gone, sources)
 
 
 def _all_codes(texts: Iterable[str]) -> set[str]:
@@ -254,9 +292,9 @@ def _numbers(source: str) -> range:
     return range(first, last + 1)
 
 
-def _rewrite_events(
+def rewrite_erased(
     known: Session,
-    trace: _Trace,
+    trace: Erasure,
     events: Sequence[Record],
     reason: str,
     now: datetime,
@@ -268,8 +306,10 @@ def _rewrite_events(
     """
     gone, ids = trace.redaction, trace.ids
     places = {item.id: item.tier for item in _items(known.memory)}
-    operations = [Operation("forget", id, places[id], reason=reason).as_json() for id in ids]
-    control = {"messages": known.state.sequence["messages"]}
+    operations = [Operation("forget", id, places.get(id, "core"), reason=reason).as_json() for id in ids]
+    control: Record = {"messages": known.state.sequence["messages"]}
+    if trace.learned and (known.state.owners or owner_kind(known.key.agent)):  # what a user told may be told elsewhere
+        control["facts"] = sorted({digest for content in trace.contents for digest in fact_digests(content)})
     forgotten = {
         "type": "forget",
         "operations": operations,
@@ -310,7 +350,7 @@ def _buried(record: Record, *, ids: Set[str], time: str) -> Record:
     return tombstone(record, time) if (record.get("ctx") or {}).get("id") in ids else record
 
 
-def _trace(known: Session, messages: Sequence[Record], purged: Record) -> _Trace:
+def _trace(known: Session, messages: Sequence[Record], purged: Record) -> Erasure:
     events, source = known.records("events"), _Source(messages, purged)
     ids = tuple(item.id for item in _items(known.memory) if source.made(item.source, item.content))
     versions = {
@@ -340,11 +380,11 @@ class _Source:
         self._seq: int = purged["ctx"]["seq"]
         self._turn = turn_in(purged)
         self._words = {
-            record["ctx"]["seq"]: (turn_in(record), content_words("\n".join(_texts(record))))
+            record["ctx"]["seq"]: (turn_in(record), content_words("\n".join(texts_of(record))))
             for record in messages
             if (record.get("ctx") or {}).get("seq")
         }
-        self.texts = _texts(purged)
+        self.texts = texts_of(purged)
         self._marks = _marks_of(purged)
         for record in messages:
             if (record.get("ctx") or {}).get("seq") != self._seq:
@@ -386,7 +426,7 @@ def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:
         before = task
 
 
-def _texts(record: Record) -> list[str]:
+def texts_of(record: Record) -> list[str]:
     """Return all texts of a message: its text, the strings in its parts, and tool arguments."""
     versions = (record, record["said"]) if isinstance(record.get("said"), dict) else (record,)
     try:
@@ -396,7 +436,7 @@ def _texts(record: Record) -> list[str]:
 
 
 def _marks_of(record: Record) -> set[str]:
-    return {mark for text in _texts(record) for mark in fingerprints(text)}
+    return {mark for text in texts_of(record) for mark in fingerprints(text)}
 
 
 def _is_long(text: str) -> bool:

@@ -351,6 +351,14 @@ def unanswered(event: Record) -> Record:
     return {**left, "operations": [operation for operation in event["operations"] if not operation.get("item")]}
 
 
+def without_facts(event: Record, is_forgotten: Callable[[str], bool]) -> Record:
+    """An event without operations that write a forgotten fact under another id."""
+    if "operations" not in event:
+        return event
+    kept = [each for each in event["operations"] if not (each.get("item") and is_forgotten(each["item"]["content"]))]
+    return {**event, "operations": kept}
+
+
 def _blank(item: Mapping[str, Any]) -> Record:
     """An item with the same weight and no text, so that the other items keep their places."""
     pinned = (item.get("extra") or {}).get("pinned") is True

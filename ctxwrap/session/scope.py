@@ -1,4 +1,4 @@
-"""The calling scope: `using(...)` names the session, tenant, agent or mode of calls in its block."""
+"""The calling scope: `using(...)` names the session, tenant, agent, user, team or mode of calls in its block."""
 
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
@@ -25,6 +25,8 @@ class Scope:
     session: str | None = None
     tenant: str | None = None
     agent: str | None = None
+    user: str | None = None
+    team: str | None = None
     context_mode: Mode | None = None
     is_apart: bool = False
     """Whether calls bypass ctxwrap, whatever session they name."""
@@ -38,6 +40,8 @@ class ScopeNames(TypedDict, total=False):
     session: str
     tenant: str
     agent: str
+    user: str
+    team: str
     context_mode: Mode
     contextMode: Mode  # another spelling of context_mode
 
@@ -69,7 +73,7 @@ def names_from(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def using(**names: Unpack[ScopeNames]) -> Iterator[None]:
-    """Name the session, tenant, agent or context_mode of every wrapped call inside the block.
+    """Name the session, tenant, agent, user, team or context_mode of every wrapped call inside the block.
 
     Inner blocks add to outer ones. The scope is a context variable: an async task and `asyncio.to_thread` inherit it
     when they start, and keep it after the block ends. Other threads do not; use `carry` for them.

@@ -22,7 +22,7 @@ from ctxwrap.session.opening import opening_of, recalled_by, rounds_of
 from ctxwrap.session.pack_archive import PackArchive
 from ctxwrap.session.queue import TurnQueue, turn_queue
 from ctxwrap.session.redaction import EventRedaction as Forgetting
-from ctxwrap.session.redaction import unanswered
+from ctxwrap.session.redaction import unanswered, without_facts
 from ctxwrap.session.search import Embedding, Retriever, embedding_for
 from ctxwrap.session.state import SessionState
 from ctxwrap.session.threads import defer_finalizers
@@ -201,6 +201,11 @@ class Session:
         return self._rules
 
     @property
+    def edition(self) -> int:
+        """The edition of the log as it was last read."""
+        return self._edition
+
+    @property
     def is_known(self) -> bool:
         """Whether the log has been read; may be called outside `locked`."""
         return self._opened
@@ -352,7 +357,11 @@ class Session:
         if not forgotten and turn not in self.state.purged:
             return lambda event: event
         if turn not in self.state.purged:
-            return Forgetting(ids=forgotten).event
+            is_forgotten = self.state.forgotten_since(turn)
+            if is_forgotten is None:
+                return Forgetting(ids=forgotten).event
+            open_turn = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
+            return lambda event: without_facts(open_turn.event(event), is_forgotten)
         redaction = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
         return lambda event: redaction.event(unanswered(event))
 

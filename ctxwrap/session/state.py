@@ -8,6 +8,7 @@ from ctxwrap.memory.decay import TierMove
 from ctxwrap.memory.epoch import Tiers, parse_epoch
 from ctxwrap.memory.items import Origin, least_trusted, least_trusted_foreign, origin_of, origin_of_all, parse_origin
 from ctxwrap.memory.memory import Memory, rules_from_json
+from ctxwrap.memory.similarity import fact_digests
 from ctxwrap.pack import injection
 from ctxwrap.session.branch import Branch, Digest, Origins, digest
 from ctxwrap.session.derived import Derived
@@ -19,12 +20,16 @@ from ctxwrap.session.redaction import placeholder
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.log_format import message_in, next_number, timestamp, tokens_in, turn_in
+from ctxwrap.stores.names import owner_kind
 from ctxwrap.types import LoggedMessage, Message, MissingContext, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
 
-OPERATING = ("snapshot", "observation", "recall", "pin", "forget")
+OPERATING = ("snapshot", "observation", "recall", "pin", "forget", "merge")
 """Events whose operations change memory."""
+
+_CONNECTING = frozenset({"start", "memory", "join", "contribution", "merge", "forget"})
+"""Events that may connect a session with a user or a team."""
 
 _STEP = timedelta(microseconds=1)
 _FAR = timedelta(days=366)
@@ -33,7 +38,7 @@ _FAR = timedelta(days=366)
 _FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
 """The fields kept of a grant, and the number of files."""
 
-_FORMAT = 18
+_FORMAT = 19
 """The checkpoint's format; increment it when the content, or how records are folded, changes."""
 
 
@@ -75,7 +80,25 @@ class SessionState:
         """Working-set requests of the model that were granted, by path."""
         self.missing: tuple[MissingContext, ...] = ()
         """Missing context, open or declined."""
+        self.owners: dict[str, str] = {}
+        """The user, and the team, of the last turn that named one."""
+        self.contributions: dict[str, list[tuple[int, Record]]] = {}
+        """By kind of owner, what turns gave to it and the log does not say that it has, with the events' numbers."""
+        self.members: dict[tuple[str, ...], int] = {}
+        """In an owner's log: its sessions, each with the number of the last event that was merged."""
+        self.forgotten_facts: set[str] = set()
+        """Digests of what an owner had forgotten, which no model brings back."""
+        self._forgotten_at = ""
         self.derived = Derived()
+
+    def is_forgotten(self, content: str) -> bool:
+        """Whether the owner had this fact forgotten."""
+        return bool(self.forgotten_facts) and not self.forgotten_facts.isdisjoint(fact_digests(content))
+
+    def forgotten_since(self, turn: str) -> Callable[[str], bool] | None:
+        """What decides whether a fact was forgotten while this turn was open, if something was."""
+        begun = self.turns.begun.get(turn)
+        return self.is_forgotten if begun is not None and begun.at <= self._forgotten_at else None
 
     @property
     def documents(self) -> Documents:
@@ -173,6 +196,8 @@ class SessionState:
             if kind == "snapshot":
                 changed = least_trusted_foreign(str((each.item or {}).get("origin")) for each in operations)
                 self.state_origin = parse_origin(event.get("origin")) or changed or "assistant"
+        if kind in _CONNECTING:
+            self._take_connection(kind, event, event.get("ctx") or {})
         if kind in ("start", "delta", "done"):
             self.turns.take(event)
         if kind in ("start", "repack"):
@@ -181,6 +206,24 @@ class SessionState:
             self._take_file(str(event["path"]), event)
         self.missing = missing_after(self.missing, event)
         self.derived.take_event(event, self.memory, self.sequence["events"])
+
+    def _take_connection(self, kind: str, event: Record, control: Record) -> None:
+        """Fold what connects a session with its owners."""
+        if "owners" in control:
+            self.owners |= control["owners"]
+            for owner, merged in control["merged"].items():
+                waiting = self.contributions.pop(owner, [])
+                self.contributions[owner] = [each for each in waiting if each[0] > merged]
+        elif kind == "contribution":
+            owner = owner_kind(control["owner"][0])
+            self.contributions.setdefault(owner, []).append((self.sequence["events"], event))
+        elif "from" in control:
+            *session, number = control["from"]
+            self.members[tuple(session)] = max(number, self.members.get(tuple(session), 0))
+            self._go_by(event.get("rules"))
+        elif kind == "forget" and control.get("facts"):
+            self.forgotten_facts |= set(control["facts"])
+            self._forgotten_at = str(control.get("time") or "")
 
     def _take_pack(self, event: Record) -> None:
         """Record the prefix of a request, and the epoch if a new one began."""
@@ -238,6 +281,11 @@ class SessionState:
             "outputs": self.outputs,
             "files": self.files,
             "missing": self.missing,
+            "owners": self.owners,
+            "contributions": self.contributions,
+            "members": [[*session, number] for session, number in self.members.items()],
+            "forgotten_facts": sorted(self.forgotten_facts),
+            "forgotten_at": self._forgotten_at,
             "derived": self.derived.as_json(),
         }
 
@@ -265,6 +313,12 @@ class SessionState:
         self.outputs = tuple(known["outputs"])
         self.files = known["files"]
         self.missing = missing_from_json(known["missing"])
+        self.owners, self.forgotten_facts = known["owners"], set(known["forgotten_facts"])
+        self._forgotten_at = known["forgotten_at"]
+        self.contributions = {
+            owner: [(number, event) for number, event in waiting] for owner, waiting in known["contributions"].items()
+        }
+        self.members = {tuple(session): number for *session, number in known["members"]}
         self.derived = Derived.from_json(known["derived"])
 
 

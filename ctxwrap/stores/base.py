@@ -193,13 +193,13 @@ class Store(Protocol):
     def open(self, key: SessionKey) -> Log: ...
 
     def sessions(self, tenant: str, agent: str) -> Iterable[str]:
-        """The ids of the sessions of a tenant and agent."""
+        """The ids of the sessions of a tenant and agent; for an area of `stores.names.OWNERS`, the users or teams."""
 
     def agents(self, tenant: str) -> Iterable[str]:
-        """The agents that have sessions of a tenant."""
+        """The agents that have sessions of a tenant, without the areas of users and teams."""
 
     def keys(self) -> Iterable[SessionKey]:
-        """All sessions of all tenants; for operators only."""
+        """All sessions of all tenants, without the logs of users and teams; for operators only."""
 
     def close(self) -> None:
         """Release connections and leases, and end this process's registration.

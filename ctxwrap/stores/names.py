@@ -14,11 +14,30 @@ INDEX = "index"
 """A directory beside the sessions that is not one of them."""
 
 
+class Area(str):
+    """The agent in the key of a log that belongs to no agent; the same text from a caller is not a valid id."""
+
+    __slots__ = ()
+
+
+OWNERS = {"user": Area("\x1fuser"), "team": Area("\x1fteam")}
+"""The areas of the logs of users and of teams, whose names take the place of a session."""
+
+_AREAS: dict[str, str] = {area: name for name, area in OWNERS.items()}
+
+
+def owner_kind(agent: str) -> str:
+    """`user` or `team` for the area of such logs; empty for an agent."""
+    return _AREAS.get(agent, "")
+
+
 def check_id(kind: str, value: object) -> str:
     """Return a valid id, or raise InvalidId."""
     if not isinstance(value, str) or not value:
         hint = "" if isinstance(value, str) or value is None else f": pass str({kind})"
         raise InvalidId(f"a {kind} id must be a text of at least one character, not {value!r}{hint}")
+    if value in _AREAS and not isinstance(value, Area):
+        raise InvalidId(f"the {kind} id {value!r} is reserved")
     if len(value.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
         raise InvalidId(f"a {kind} id must not be longer than {_MAX_BYTES} bytes; this one begins {value[:40]!r}")
     return value if value.isascii() else _joined(value)

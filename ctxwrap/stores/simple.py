@@ -25,7 +25,7 @@ from ctxwrap.stores.log_format import (
     numbered,
     spellings_of,
 )
-from ctxwrap.stores.names import file_parts
+from ctxwrap.stores.names import file_parts, owner_kind
 from ctxwrap.types import Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")
@@ -120,12 +120,16 @@ class SimpleStore(ABC):
         return SimpleLog(self, "/".join(_encode_name(part) for part in key))
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
-        return (key.session for key in self.keys() if (key.tenant, key.agent) == (tenant, agent))
+        return (key.session for key in self._all_keys() if (key.tenant, key.agent) == (tenant, agent))
 
     def agents(self, tenant: str) -> Iterator[str]:
         return iter(sorted({key.agent for key in self.keys() if key.tenant == tenant}))
 
     def keys(self) -> Iterator[SessionKey]:
+        return (key for key in self._all_keys() if not owner_kind(key.agent))
+
+    def _all_keys(self) -> Iterator[SessionKey]:
+        """Those of users and teams, too."""
         return iter(sorted(SessionKey(*map(_decode_name, name.split("/"))) for name in self.list_sessions()))
 
     def close(self) -> None:  # noqa: B027 (a backend without connections has nothing to close)

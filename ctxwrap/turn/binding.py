@@ -19,6 +19,7 @@ from ctxwrap.stores.names import check_id
 from ctxwrap.types import Message, SessionKey
 
 if TYPE_CHECKING:
+    from ctxwrap.session.owner import Owner
     from ctxwrap.session.session import Session
     from ctxwrap.workingset.requests import Decision, FileRequest
     from ctxwrap.workingset.working_set import WorkingSet, WorkingSetView
@@ -72,13 +73,17 @@ class CallScope(NamedTuple):
 
     key: SessionKey | None
     mode: Mode
+    owners: tuple[SessionKey, ...] = ()
+    """The keys of the logs of its user and its team."""
 
 
 class SessionNames(NamedTuple):
-    """The session and mode that were named in one place, if any."""
+    """The session, mode, user and team that were named in one place, if any."""
 
     session: str | None = None
     mode: str | None = None
+    user: str | None = None
+    team: str | None = None
 
 
 NO_SESSION_NAMES = SessionNames()
@@ -93,12 +98,15 @@ class ClientBinding:
         session: str | None = None,
         tenant: str = "default",
         agent: str = "default",
+        user: str | None = None,
+        team: str | None = None,
         context_mode: Mode | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self.clock = clock_of(settings)
-        self._set_names(session, tenant, agent, context_mode)
+        self._set_names(session, tenant, agent, user, team, context_mode)
+        self._owners: OrderedDict[SessionKey, Owner] = OrderedDict()
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         """In order of use, the latest last."""
         self._counts = SessionCounts(self._sessions_of)
@@ -109,10 +117,20 @@ class ClientBinding:
             redact_log_lines(settings.redaction)
         self._warned = False
 
-    def _set_names(self, session: str | None, tenant: str, agent: str, context_mode: Mode | None) -> None:
+    def _set_names(
+        self,
+        session: str | None,
+        tenant: str,
+        agent: str,
+        user: str | None,
+        team: str | None,
+        context_mode: Mode | None,
+    ) -> None:
         self._session = None if session is None else check_id("session", session)
         self._tenant = check_id("tenant", tenant)
         self._agent = check_id("agent", agent)
+        self._user = None if user is None else check_id("user", user)
+        self._team = None if team is None else check_id("team", team)
         self._mode = None if context_mode is None else check_mode(context_mode)
         """The mode that `bind` named; it takes precedence over that of the settings."""
 
@@ -139,6 +157,8 @@ class ClientBinding:
             "session": self._session,
             "tenant": self._tenant,
             "agent": self._agent,
+            "user": self._user,
+            "team": self._team,
             "context_mode": self._mode,
         }
         if not changes.keys() <= names.keys():
@@ -160,7 +180,26 @@ class ClientBinding:
             return CallScope(None, mode)
         tenant = check_id("tenant", _first(here.tenant, self._tenant))
         agent = check_id("agent", _first(here.agent, self._agent))
-        return CallScope(SessionKey(tenant, agent, check_id("session", session)), mode)
+        user = _first(call.user, here.user, client.user, self._user)
+        team = _first(call.team, here.team, client.team, self._team)
+        key = SessionKey(tenant, agent, check_id("session", session))
+        return CallScope(key, mode, _owner_keys(tenant, user, team) if user or team else ())
+
+    def owners(self, scope: CallScope) -> "tuple[Owner, ...]":
+        """The user and the team of a call."""
+        return tuple(map(self._owner, scope.owners)) if scope.owners else ()
+
+    def _owner(self, key: SessionKey) -> "Owner":
+        owner = self._owners.get(key)
+        if owner is None:
+            from ctxwrap.session.owner import Owner
+
+            owner = self._owners.setdefault(key, Owner(key, self.store.open(key), self.settings))
+        with suppress(KeyError):  # another thread has evicted it
+            self._owners.move_to_end(key)
+        while len(self._owners) > _OPEN_SESSIONS:
+            self._owners.popitem(last=False)
+        return owner
 
     def session(self, key: SessionKey) -> "Session":
         session = self._sessions.get(key)
@@ -216,6 +255,13 @@ def _working_set(settings: Settings) -> "WorkingSet | None":
 
     operators_too = settings.working_set_updates == "all"
     return WorkingSet(settings.working_set, settings.redaction, operators_too=operators_too)
+
+
+def _owner_keys(tenant: str, user: str | None, team: str | None) -> tuple[SessionKey, ...]:
+    from ctxwrap.session.lookup import owner_key
+
+    named = (("user", user), ("team", team))
+    return tuple(owner_key(kind, name, tenant) for kind, name in named if name is not None)
 
 
 def _first(*values: str | None) -> str | None:

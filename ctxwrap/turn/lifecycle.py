@@ -13,7 +13,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 
-from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
+from ctxwrap.errors import Conflict, KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.pack.builder import PackSources
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.redaction.visibility import Target
@@ -24,11 +24,13 @@ from ctxwrap.session.threads import defer_finalizers, run_uninterrupted, run_whe
 from ctxwrap.tokens import load_tables
 from ctxwrap.turn.after_turn import after_turn
 from ctxwrap.turn.binding import UNCHANGED_MODES, CallScope, ClientBinding
+from ctxwrap.turn.memory_changes import last_user_text
 from ctxwrap.turn.offers import OfferClaim
+from ctxwrap.turn.owners import CallOwners
 from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.turn.telemetry import Telemetry
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Body, Offer, Report, Request, Resource, SessionKey, TurnRecord
+from ctxwrap.types import Body, Offer, Record, Report, Request, Resource, SessionKey, TurnRecord
 from ctxwrap.workingset.requests import Decision
 from ctxwrap.workingset.working_set import with_offers
 
@@ -88,7 +90,7 @@ logger = logging.getLogger("ctxwrap")
 _SECONDS, _PIECES = 2.0, 200
 """A reply that is still coming is written to the log after so long, or so many pieces."""
 
-_ALWAYS_RAISED = (SessionBusy, KeyMismatch, UnknownFormat, QuotaExceeded)
+_ALWAYS_RAISED = (SessionBusy, KeyMismatch, UnknownFormat, QuotaExceeded, Conflict)
 """Errors that no call survives without context: the next call can succeed, and a quota must not be bypassed."""
 
 _NOT_OPENED = "not opened"
@@ -120,6 +122,7 @@ class ManagedCall:
         self._binding, self._adapter, self._body, self._scope = binding, adapter, body, scope
         self._clock = clock
         self._offers = OfferClaim(scope.key)
+        self._owners = CallOwners(binding, scope, scope.key)
         self._caller = this_caller()
         self._telemetry = Telemetry(scope.key, adapter.telemetry_name, binding.settings.redaction)
         self._ticket: TurnTicket | None = None
@@ -160,7 +163,8 @@ class ManagedCall:
         if session.is_ending:  # its last turn was answered a moment ago
             background.finish(lambda subject: subject is session)
         with self._telemetry.opening(lambda: self.record if self._opened else None), defer_finalizers():
-            is_open = session.transaction(partial(self._open_turn, session, body, request), self._undo_open)
+            work = partial(session.transaction, partial(self._open_turn, session, body, request), self._undo_open)
+            is_open = self._owners.open(session, work, partial(last_user_text, request))
         if self._binding.settings.derive == "behind":
             background.schedule(session, session.catch_up)
         self._written_at = monotonic()
@@ -180,12 +184,15 @@ class ManagedCall:
 
     def _open_turn(self, session: Session, body: Body, request: Request) -> bool:
         """In the session's transaction: read the turn's inputs, build its pack, write its opening."""
+        self._owners.check(session)  # before the turn takes its place in the queue
         if self._ticket is not None and not self._ticket.take():
             return False
         binding, scope = self._binding, self._scope
         inputs = session.open_turn(request, self._clock())
+        inputs = self._owners.view(inputs, last_user_text(request)) if self._owners else inputs
         session.check_quotas(message for message, _ in inputs.new)
-        sources = pack_sources(binding, scope, request.model, session, self._offers.take())
+        offers = [*self._offers.take(), *self._owners.found]
+        sources = pack_sources(binding, scope, request.model, session, offers)
         sources = self._telemetry.watching(sources)
         turn = Turn(
             session.new_turn_id(),
@@ -344,6 +351,7 @@ class ManagedCall:
 
     def _write_end(self, session: Session, turn: Turn, interrupted: str, decisions: Sequence[Decision]) -> None:
         now = self._clock()
+        contributed: dict[str, list[tuple[int, Record]]] = {}
 
         def closing_records() -> TurnEnd:
             if interrupted == _NOT_OPENED and not session.state.turns.has(turn.id):
@@ -353,6 +361,8 @@ class ManagedCall:
         def write() -> None:
             messages, events, _ = closing_records()
             session.append(turn.id, messages, events, now, part="c")
+            if self._owners:
+                contributed.update(self._owners.waiting_in(session))
             if self._ticket is not None:
                 self._ticket.give_back()
 
@@ -369,6 +379,8 @@ class ManagedCall:
             _write_deferred(session)
             raise
         else:
+            if any(contributed.values()):
+                self._owners.settle_quietly(contributed, {turn.id: turn.said})
             settings = self._binding.settings
             after_turn(session, turn, self._scope.mode, settings, self._clock, interrupted=bool(interrupted))
 

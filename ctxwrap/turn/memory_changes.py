@@ -1,15 +1,16 @@
 """The operations that a complete reply applies to memory: by its snapshot or, without one, by rules."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ctxwrap.language.statements import Statement, statements_in
 from ctxwrap.memory.items import highest_tier
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, drop_omitted, observe, user_statements
+from ctxwrap.memory.owned import Contribution, offered_core, split_returned, without_known
 from ctxwrap.protocol.instructions import is_example
 from ctxwrap.settings import Settings
-from ctxwrap.types import Operation, Request
+from ctxwrap.types import Operation, OwnerView, Request
 
 
 def memory_changes(
@@ -38,6 +39,33 @@ def memory_changes(
     if reads_statements and not model_writes_core:
         stated = user_statements(circumstances.said, [item["content"] for item in snapshot["memory"]["core"]])
     return compare(shown, snapshot, memory, circumstances, stated), (violation,) if violation else ()
+
+
+def changes_with_owners(
+    owners: Sequence[OwnerView],
+    snapshot: Mapping[str, Any] | None,
+    shown: dict[str, Any],
+    memory: Memory,
+    circumstances: Circumstances,
+    settings: Settings,
+    *,
+    calls_tools: bool,
+) -> tuple[tuple[Operation, ...], tuple[str, ...], tuple[Contribution, ...]]:
+    """The same for a turn of a user or a team, and what it contributes to their memory.
+
+    Core items go to the user, or to a team without a user that the turn may write to; others stay in the session.
+    """
+    own = split_returned(snapshot, shown, owners, circumstances)
+    operations, violations = memory_changes(
+        own.snapshot, dict(own.shown), memory, circumstances, settings, calls_tools=calls_tools
+    )
+    operations = without_known(operations, shown, owners)
+    changes, taker = own.changes, next((owner for owner in owners if owner.writes), None)
+    if taker is not None:
+        operations, offered = offered_core(operations, memory, taker)
+        changes = {**changes, taker.kind: [*changes.get(taker.kind, ()), *offered]}
+    given = (Contribution(owner, tuple(changes.get(owner.kind, ()))) for owner in owners)
+    return operations, violations, tuple(each for each in given if each.operations)
 
 
 def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:

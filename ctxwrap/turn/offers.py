@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ctxwrap.errors import InvalidInput, unknown_name
-from ctxwrap.kinds import names_of
+from ctxwrap.kinds import offered_kinds
 from ctxwrap.redaction.visibility import MODEL_ONLY, TARGETS, check_target
 from ctxwrap.session import scope
 from ctxwrap.stores.names import check_id
@@ -34,7 +34,7 @@ def offer(
     `using(...)`; tenant and agent are "default" unless named in either place. The offer follows `contextvars` and ends
     with the block of `using`. A call that gets no reply leaves it for the next call.
     """
-    if kind not in (offered := names_of("offer")):
+    if kind not in (offered := offered_kinds()):
         raise unknown_name("kind of offer", kind, offered)
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_TEXT:
         raise InvalidInput(

@@ -208,7 +208,7 @@ class TurnRecords:
             "origin": _written_from(origin),
             **self._pack_fields(pack, body, stored),
             **redactor.evidence(),
-            "ctx": {"writer": inputs.writer, **_blobs(stored)},
+            "ctx": {"writer": inputs.writer, **_owners(inputs), **_blobs(stored)},
         }
         if inputs.rules:
             start["rules"] = inputs.rules
@@ -382,6 +382,14 @@ class TurnRecords:
         listed = state.get("unchanged")
         follows = listed and listed == unchanged_ids(epoch, state["memory"], state.get("dropped", ()))
         return {**state, "unchanged": True} if follows else state
+
+
+def _owners(inputs: TurnInputs) -> Record:
+    """The control data of a turn that names a user or a team."""
+    if not inputs.owners:
+        return {}
+    names = {owner.kind: owner.key.session for owner in inputs.owners}
+    return {"owners": names, "merged": {owner.kind: owner.merged for owner in inputs.owners}}
 
 
 def _written_from(origin: Origin) -> Origin:

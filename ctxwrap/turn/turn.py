@@ -19,6 +19,7 @@ from typing import Any, Literal
 from ctxwrap.memory.items import Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.memory.memory import Memory, merge_capabilities, write_once_violations
 from ctxwrap.memory.operations import Circumstances
+from ctxwrap.memory.owned import Contribution
 from ctxwrap.pack import injection
 from ctxwrap.pack.budget import limit_after_rejection
 from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
@@ -30,7 +31,7 @@ from ctxwrap.session.missing import missing_after
 from ctxwrap.session.open_turns import NO_SNAPSHOT, row_after
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.tokens import TooLong
-from ctxwrap.turn.memory_changes import last_user_text, memory_changes
+from ctxwrap.turn.memory_changes import changes_with_owners, last_user_text, memory_changes
 from ctxwrap.turn.records import TurnRecords, TurnRedactor
 from ctxwrap.turn.reply_reader import ReplyReader, SentRequest, shown_texts
 from ctxwrap.types import (
@@ -99,6 +100,8 @@ class _Outcome:
     missing: missing.MissingItems
     status: Literal["open", "complete", "aborted"] = "open"
     operations: tuple[Operation, ...] = ()
+    contributions: tuple[Contribution, ...] = ()
+    """What the turn gives to the user or the team."""
     violations: tuple[str, ...] = ()
     """The rules of memory that the snapshot breaks, beyond its own format."""
 
@@ -126,6 +129,8 @@ class Turn:
         self._request = TurnRedactor(settings.redaction).request(request)
         pack_request = PackRequest(key, adapter, redactor.body(body, adapter.field_names), self._request, self.mode)
         self._inputs = redactor.inputs(inputs)
+        if inputs.owners:  # their names and ids are no text to redact
+            self._inputs = replace(self._inputs, owners=inputs.owners)
         sources = redactor.sources(sources or PackSources())
         self._pack_inputs = _PackInputs(pack_request, self._inputs, sources, settings)
         self._records = TurnRecords(id, key, adapter.name, self.mode, self._request, self._inputs, settings)
@@ -140,6 +145,11 @@ class Turn:
     @property
     def model(self) -> str:
         return self._request.model
+
+    @property
+    def said(self) -> str:
+        """What the user said, redacted."""
+        return last_user_text(self._request)
 
     # Send
 
@@ -261,6 +271,7 @@ class Turn:
         outcome.reason = aborted or outcome.reason
         applied = None if aborted else self._usable_snapshot(reply)
         outcome.operations, outcome.violations = (), ()
+        outcome.contributions = ()
         if not aborted and self.mode == "enabled":
             outcome.operations, outcome.violations = self._memory_changes(reply, applied, memory, answer_number)
         if applied is not None:
@@ -274,6 +285,7 @@ class Turn:
             *self.reader.reasks.events(self.id),
             *records.snapshot(self._with_violations(reply.reading), applied, outcome.operations, origin, due=due),
             *records.observation(outcome.operations if applied is None else ()),
+            *(each.as_event(self.id, self.round) for each in self._outcome.contributions),
             *records.files(file_decisions),
             *self._questions(applied, answer_number),
             *records.tool_calls(reply, answer_number),
@@ -297,9 +309,20 @@ class Turn:
             touched={item["id"]: item["round"] for tier in self._inputs.state["memory"].values() for item in tier},
         )
         calls_tools = bool(message and message.tool_calls)
-        return memory_changes(
-            snapshot, self._sent.state, memory, circumstances, self._settings, calls_tools=calls_tools
+        if not self._inputs.owners:
+            return memory_changes(
+                snapshot, self._sent.state, memory, circumstances, self._settings, calls_tools=calls_tools
+            )
+        operations, violations, self._outcome.contributions = changes_with_owners(
+            self._inputs.owners,
+            snapshot,
+            self._sent.state,
+            memory,
+            circumstances,
+            self._settings,
+            calls_tools=calls_tools,
         )
+        return operations, violations
 
     def _usable_snapshot(self, reply: Reply) -> Mapping[str, Any] | None:
         """The snapshot of the reply, if the model was asked for one and came to its own end."""
@@ -350,7 +373,10 @@ class Turn:
             agent=self.key.agent,
             round=self.round,
             snapshot=reading.snapshot if reading else None,
-            operations=self._outcome.operations,
+            operations=(
+                *self._outcome.operations,
+                *(operation for given in self._outcome.contributions for operation in given.operations),
+            ),
             violations=reading.violations if reading else (),
             repairs=reading.repairs if reading else (),
             pack=pack.items if pack else (),

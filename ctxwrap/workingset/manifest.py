@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidManifest
-from ctxwrap.kinds import KINDS, names_of
+from ctxwrap.kinds import KINDS, offered_kinds
 from ctxwrap.tokens.measure import STRATEGIES, Strategy
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.safe_yaml import has_controls, mapping_in
@@ -191,7 +191,7 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
     if given is None and usual is None:
         raise safe_yaml.Wrong("it has no priority; give it one from 0 to 1")
     lines, turn = entry.get("max_lines"), entry.get("turn")
-    kind = safe_yaml.choice("kind", entry.get("kind"), (_FILE, *names_of("offer")), _FILE)
+    kind = safe_yaml.choice("kind", entry.get("kind"), (_FILE, *offered_kinds()), _FILE)
     hand = "operator" if entry.get("added_by") == "user" else entry.get("added_by")
     return WorkingFile(
         path=safe_yaml.path(entry.get("path")),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ctxwrap.kinds import KINDS
+from ctxwrap.kinds import EXCERPTS, KINDS
 from ctxwrap.redaction import Redaction
 from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import CountTokens, Measure
@@ -231,7 +231,8 @@ def _items(assembly: FileAssembly, offered: WorkingSetView) -> tuple[PackItem, .
     known = {file.path: file for file in offered.manifest.files}
 
     def item(path: str, tokens: int, included: bool, reason: str) -> PackItem:
-        origin, file = "tool" if path.startswith(OUTPUT) else "file", known.get(path) or WorkingFile(path, 0.0)
+        file = known.get(path) or WorkingFile(path, 0.0)
+        origin = "tool" if path.startswith(OUTPUT) else "user" if file.kind == EXCERPTS else "file"
         return PackItem(file.kind, path, tokens, included, reason, file.priority, origin=origin)
 
     boot = KINDS["boot_header"]

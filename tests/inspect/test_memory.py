@@ -287,8 +287,8 @@ def test_other_tenants_and_agents_have_to_be_named(home: Path) -> None:
         (["nobody"], 1, "Error: there is no session 'nobody'"),
         ([""], 1, "Error: a session id must be a text"),
         (["ada", "--tenant", ""], 1, "Error: a tenant id must be a text"),
-        (["ada", "--at", "soon"], 2, "Invalid value for '--at'"),
-        ([], 2, "Missing argument 'SESSION'"),
+        (["ada", "--at", "soon"], 2, "--at takes a round or a date"),
+        ([], 2, "name either a SESSION"),
     ],
 )
 def test_invalid_arguments_are_a_one_line_error(chat: Chat, arguments: list[str], code: int, said: str) -> None:

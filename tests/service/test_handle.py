@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[SessionHandle], Any]] = {
     "pack": lambda handle: handle.pack(),
     "diff": lambda handle: handle.diff(1, 1),
     "cost": lambda handle: handle.cost(),
+    "sessions": lambda handle: handle.sessions(),
     "memory": lambda handle: handle.memory(),
     "memory_curves": lambda handle: handle.memory_curves(),
     "pin": lambda handle: handle.pin("e-1"),

@@ -13,7 +13,7 @@ import ctxwrap
 from ctxwrap.errors import InvalidInput, SettingsError
 from ctxwrap.export.evidence import envelope_of
 from ctxwrap.inspect import memory_of
-from ctxwrap.kinds import names_of
+from ctxwrap.kinds import offered_kinds
 from ctxwrap.session.lookup import key_for
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, Failure, Provider
@@ -41,7 +41,7 @@ def sent(provider: Provider) -> str:
     return json.dumps(provider.seen[-1].json, ensure_ascii=False)
 
 
-@pytest.mark.parametrize("kind", names_of("offer"))
+@pytest.mark.parametrize("kind", offered_kinds())
 def test_offer_is_in_the_next_request_and_its_receipt(provider: Provider, home: Path, kind: str) -> None:
     wrapped = client(provider, home)
     with ctxwrap.using(session="s"):

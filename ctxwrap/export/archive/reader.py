@@ -52,6 +52,13 @@ _MANIFEST_BYTES = 256
 @contextmanager
 def open_archive(file: str | os.PathLike[str], limits: ArchiveLimits) -> Iterator["Archive"]:
     """Open an archive whose number, sizes and names of members are within the limits."""
+    with open_zip(file, limits) as members:
+        yield Archive(members, limits)
+
+
+@contextmanager
+def open_zip(file: str | os.PathLike[str], limits: ArchiveLimits) -> Iterator[ZipFile]:
+    """Open a zip whose directory is within the limits; errors while it is open say that it cannot be imported."""
     path = os.fspath(file)
     with _report_read_errors(path):
         handle = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
@@ -60,7 +67,7 @@ def open_archive(file: str | os.PathLike[str], limits: ArchiveLimits) -> Iterato
             raise InvalidArchive("it is not a regular file")
         _check_directory(handle, limits)
         with ZipFile(handle) as members:
-            yield Archive(members, limits)
+            yield members
 
 
 @contextmanager
@@ -291,8 +298,15 @@ def import_session(
 
     The caller chooses tenant and agent; those in the archive are ignored. Pinned texts, budget and policy carry an
     operator's authority, so they are skipped unless the archive is `trusted`. `limits` bounds the archive's size, by
-    default to 128 MiB. An interrupted import can be repeated.
+    default to 128 MiB. An interrupted import can be repeated. An archive of a user or a team is imported with all its
+    sessions, under their own names.
     """
+    from ctxwrap.export.archive.owner_archive import import_owner, is_owner_archive
+
+    if is_owner_archive(file, limits or ArchiveLimits()):
+        if session is not None:
+            raise SettingsError("an archive of a user or a team has several sessions, which keep their names")
+        return import_owner(file, store=store, tenant=tenant, trusted=trusted, limits=limits, progress=progress)
     with open_archive(file, limits or ArchiveLimits()) as archive:
         manifest = archive.manifest
         key = key_for(manifest.key.session if session is None else session, tenant, agent)
@@ -312,6 +326,12 @@ def import_session(
         left_out = () if trusted else tuple(archive.inputs)
     counts = (manifest.messages, manifest.events, manifest.contents)
     return Imported(key, manifest.key, *counts, manifest.damage, left_out)
+
+
+def check_archive(file: str | os.PathLike[str], limits: ArchiveLimits) -> None:
+    """Raise InvalidArchive unless the archive of a session can be imported."""
+    with open_archive(file, limits) as archive:
+        _Import(archive, lambda done, total: None).check()
 
 
 class _Log(NamedTuple):

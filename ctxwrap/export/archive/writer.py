@@ -35,6 +35,7 @@ from ctxwrap.session.verify.report import VerifyFindings
 from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Files, Log
 from ctxwrap.stores.log_format import encode_record, timestamp
+from ctxwrap.stores.names import owner_kind
 from ctxwrap.types import Record, SessionKey
 
 _MOST_DAMAGE = 100
@@ -175,7 +176,7 @@ def _write_all(
         writer.add(name, [data])
     progress(total, total)
     manifest = ArchiveManifest(
-        key=state.key,
+        key=state.key._replace(agent=owner_kind(state.key.agent) or state.key.agent),
         created=timestamp(writer.now),
         messages=len(state.records["messages"]),
         events=len(state.records["events"]),

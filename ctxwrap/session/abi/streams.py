@@ -60,12 +60,13 @@ OWN_EVENT_TYPES = frozenset(
     }
     | {"agent.child.start", "agent.child.result", "working_set", "resources", "evidence"}
     | {"memory", "entry", "document", "session_end", "session_resume"}
+    | {"join", "contribution", "merge"}
     | {*EVENT_CLASSES}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
     | {"recall", "pin", "forget", "purge", "summarise", "summary", "evidence"}
-    | {"memory", "entry", "document", "session_end", "session_resume"}
+    | {"memory", "entry", "document", "session_end", "session_resume", "join", "merge"}
     | {*EVENT_CLASSES}
 )
 """Events that may occur outside of a run."""

@@ -147,7 +147,7 @@ class StreamCheck:
 
     def _check_message(self, message: Record, control: Record, place: LineRef) -> None:
         parent, turn, answers = control.get("parent"), turn_in(message), message.get("tool_call_id")
-        if turn:
+        if turn and "purged" not in control:
             self._turns.setdefault(turn, place)
         if isinstance(parent, str) and not self._has_message(parent):
             self._add("damage", place, f"it continues message {parent!r}, which is not before it", RESTORE)

@@ -18,7 +18,7 @@ from ctxwrap.stores.files.journal import Journal, Written
 from ctxwrap.stores.files.locks import ProcessName, exclusive, try_lock
 from ctxwrap.stores.files.tree import FileTree
 from ctxwrap.stores.log_format import CHECKSUM_LENGTH, encode_batch, encode_record, with_checksums
-from ctxwrap.stores.names import INDEX, safe_name
+from ctxwrap.stores.names import INDEX, owner_kind, safe_name
 from ctxwrap.types import Record, SessionKey
 
 _LISTED = 1000
@@ -45,7 +45,10 @@ logger = logging.getLogger("ctxwrap")
 
 
 class FileStore:
-    """`<root>/home/<tenant>/agent/<agent>/session/<session>/`, readable by its owner only."""
+    """`<root>/home/<tenant>/agent/<agent>/session/<session>/`, readable by the process's user only.
+
+    The logs of users and teams are in `<root>/home/<tenant>/user/<user>/` and `<root>/home/<tenant>/team/<team>/`.
+    """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
@@ -72,7 +75,8 @@ class FileStore:
         """Nothing to do: the kernel releases locks when a process ends."""
 
     def _sessions_of(self, tenant: str, agent: str) -> Path:
-        return Path(f"{self.root}/home/{safe_name(tenant)}/agent/{safe_name(agent)}/session")
+        place = owner_kind(agent) or f"agent/{safe_name(agent)}/session"
+        return Path(f"{self.root}/home/{safe_name(tenant)}/{place}")
 
 
 def _keys_in(directory: Path) -> Iterator[SessionKey]:

@@ -4,7 +4,7 @@ import json
 import weakref
 from collections.abc import Iterator
 
-from ctxwrap.stores.names import safe_name
+from ctxwrap.stores.names import owner_kind, safe_name
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.connection import Database, Rows, SqlStatement
 from ctxwrap.stores.postgres.heartbeat import Heartbeat
@@ -40,11 +40,12 @@ class PostgresStore:
 
     def agents(self, tenant: str) -> Iterator[str]:
         for key in _keys_in(self._server.ask(SqlStatement(sql.AGENTS_OF, {"tenant": safe_name(tenant)}))[0]):
-            if key.tenant == tenant:
+            if key.tenant == tenant and not owner_kind(key.agent):
                 yield key.agent
 
     def keys(self) -> Iterator[SessionKey]:
-        yield from _keys_in(self._server.ask(SqlStatement(sql.ALL_KEYS))[0])
+        keys = _keys_in(self._server.ask(SqlStatement(sql.ALL_KEYS))[0])
+        yield from (key for key in keys if not owner_kind(key.agent))
 
 
 def _close_all(heartbeat: Heartbeat, server: Database) -> None:

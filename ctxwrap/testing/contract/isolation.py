@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ctxwrap.stores.base import STREAMS, Checkpoint, Log, Store
+from ctxwrap.stores.names import OWNERS
 from ctxwrap.testing.contract.streams import KEY, contents, numbered_record, record, said
 from ctxwrap.types import SessionKey
 
@@ -80,6 +81,15 @@ class IsolationContract:
                 key.session for key in KEYS if key[:2] == (tenant, agent)
             )
         assert sorted(store.keys()) == sorted(KEYS)
+
+    def test_users_and_teams_are_no_sessions(self, store: Store) -> None:
+        said(store.open(KEY), "a")
+        for area in OWNERS.values():
+            said(store.open(KEY._replace(agent=area)), str(area))
+            assert list(store.sessions(KEY.tenant, area)) == [KEY.session]
+            assert contents(store.open(KEY._replace(agent=area))) == [area]
+        assert list(store.keys()) == [KEY]
+        assert list(store.agents(KEY.tenant)) == [KEY.agent]
 
     def test_removing_and_rewriting_leave_other_sessions_unchanged(self, store: Store) -> None:
         mine, others = KEYS[0], KEYS[1:]
