@@ -222,7 +222,7 @@ _ROWS = (
         name="retrieved",
         form="passage",
         evidence=EvidenceMapping("retrieval_result", omission="low_relevance"),
-        share=Share("retrieved", 0.04, of_conversation=0.25, least=2000, most=0.4, may_exceed=True),
+        share=Share("retrieved", 0.04, of_conversation=0.25, least=1700, most=0.4, may_exceed=True),
         block="found",
         source="messages.jsonl",
         reason="found",

@@ -196,7 +196,7 @@ def _group(kind: str, reason: str, group: list[tuple[str, int]], foreign: Mappin
 def recalled_item(item: MemoryItem, tokens: int, *, fits: bool) -> PackItem:
     """An item that came back from swap because of a message that was found."""
     foreign = {item.id: item.origin} if is_foreign(item.origin) else {}
-    return _group(kind_of(item.type), ASKED if fits else NO_ROOM, [(item.id, tokens)], foreign)
+    return _group(_PACK_KINDS[kind_of(item.type)], ASKED if fits else NO_ROOM, [(item.id, tokens)], foreign)
 
 
 def _tokens(memory: Tiers, size: ItemSize, among: Set[str] | None = None) -> int:
