@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from time import monotonic
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight, in_flight, joined, module_of
 from ctxwrap.clients.responses import rewrite, rewrite_async
@@ -24,7 +24,7 @@ from ctxwrap.errors import UnsupportedClient
 from ctxwrap.providers import adapter_at
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.session.threads import in_thread, in_thread_if
-from ctxwrap.settings import Settings, settings_from
+from ctxwrap.settings import Settings, SettingsDict, settings_from
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
 from ctxwrap.tokens.counting import preload_encoding
@@ -65,17 +65,21 @@ def transport(
     session: str | None = None,
     tenant: str = "default",
     agent: str = "default",
+    user: str | None = None,
+    team: str | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
-    **setting_overrides: Any,
+    **setting_overrides: Unpack[SettingsDict],
 ) -> Any:
     """`inner`, a transport of httpx or httpx2, with context; without `inner`, a new `httpx.HTTPTransport`.
 
-    A call's session is the one in its header `x-ctxwrap-session`, else that of `using(...)`, else `session`.
+    A call's session is the one in its header `x-ctxwrap-session`, else that of `using(...)`, else `session`; likewise
+    its user and team.
     """
     inner = inner if inner is not None else import_module("httpx").HTTPTransport()
-    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
+    binding = _binding(names, store, settings, setting_overrides)
     return joined(_Transport, module_of(inner).BaseTransport)(inner, binding, retry_window)
 
 
@@ -86,14 +90,17 @@ def async_transport(
     session: str | None = None,
     tenant: str = "default",
     agent: str = "default",
+    user: str | None = None,
+    team: str | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
-    **setting_overrides: Any,
+    **setting_overrides: Unpack[SettingsDict],
 ) -> Any:
     """The same for `AsyncClient`; without `inner`, over a new `httpx.AsyncHTTPTransport`."""
     inner = inner if inner is not None else import_module("httpx").AsyncHTTPTransport()
-    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
+    binding = _binding(names, store, settings, setting_overrides)
     return joined(_AsyncTransport, module_of(inner).AsyncBaseTransport)(inner, binding, retry_window)
 
 
@@ -102,18 +109,21 @@ def http_client(
     session: str | None = None,
     tenant: str = "default",
     agent: str = "default",
+    user: str | None = None,
+    team: str | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
     library: Library = "httpx",
     client_options: Mapping[str, Any] | None = None,
-    **setting_overrides: Any,
+    **setting_overrides: Unpack[SettingsDict],
 ) -> "httpx.Client":
     """A client of httpx, or of httpx2, whose requests to model APIs have context, for anything that takes one.
 
     `client_options` are arguments of `httpx.Client`, such as `timeout` or `proxy`.
     """
-    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
+    binding = _binding(names, store, settings, setting_overrides)
     client: httpx.Client = import_module(library).Client(**(client_options or {}))
     _open_door(client, lambda inner: joined(_Transport, module_of(inner).BaseTransport)(inner, binding, retry_window))
     return client
@@ -124,15 +134,18 @@ def async_http_client(
     session: str | None = None,
     tenant: str = "default",
     agent: str = "default",
+    user: str | None = None,
+    team: str | None = None,
     store: Store | str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
     library: Library = "httpx",
     client_options: Mapping[str, Any] | None = None,
-    **setting_overrides: Any,
+    **setting_overrides: Unpack[SettingsDict],
 ) -> "httpx.AsyncClient":
     """The same for async code."""
-    binding = _binding(session, tenant, agent, store, settings, setting_overrides)
+    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
+    binding = _binding(names, store, settings, setting_overrides)
     client: httpx.AsyncClient = import_module(library).AsyncClient(**(client_options or {}))
     _open_door(
         client, lambda inner: joined(_AsyncTransport, module_of(inner).AsyncBaseTransport)(inner, binding, retry_window)
@@ -141,9 +154,7 @@ def async_http_client(
 
 
 def _binding(
-    session: str | None,
-    tenant: str,
-    agent: str,
+    names: Mapping[str, Any],
     store: Store | str | os.PathLike[str] | None,
     settings: Settings | None,
     overrides: Mapping[str, Any],
@@ -151,7 +162,7 @@ def _binding(
     chosen = settings_from(settings, **overrides)
     if chosen.context_mode != "disabled":
         preload_encoding("o200k_base", read_sample)
-    return ClientBinding(store=resolve_store(store), settings=chosen, session=session, tenant=tenant, agent=agent)
+    return ClientBinding(store=resolve_store(store), settings=chosen, **names)
 
 
 def _open_door(client: Any, door: Callable[[Any], Any]) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.providers import adapter_at
-from ctxwrap.testing.practice import Answer, Failure, Provider, ToolCall, script
+from ctxwrap.testing.practice import Answer, Failure, PracticeModel, Provider, ToolCall, script
 from tests.clients import openai_cases as cases
 from tests.clients import test_anthropic_surfaces as claude
 from tests.clients.openai_cases import CHAT, HELLO, TEXT, Desk, Surface, both, each_of, looked, mode_sent, named
@@ -482,3 +482,12 @@ def test_an_environment_s_proxy_has_the_door_too(
         client.post("http://model.example/v1/chat/completions", json=CHAT)
     assert provider.seen[-1].path == "http://model.example/v1/chat/completions"
     assert mode_sent(provider.seen[-1]) == "enabled"
+
+
+def test_door_takes_a_user(home: Path, provider: Provider) -> None:
+    provider.answer = PracticeModel()
+    for session, text in (("monday", "My name is Ada."), ("tuesday", "What is my name?")):
+        with ctxwrap.http_client(store=str(home), session=session, user="ada") as http:
+            client = openai.OpenAI(api_key="x", base_url=provider.openai_url, http_client=http)
+            reply = client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+    assert reply.choices[0].message.content == "Your name is Ada."

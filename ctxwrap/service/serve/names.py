@@ -3,16 +3,14 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from ctxwrap.service.serve.access import Grant
 from ctxwrap.service.serve.routes import RefusedRequest
-from ctxwrap.session.scope import Scope, ScopeNames
+from ctxwrap.session.scope import ScopeNames
 from ctxwrap.types import Body
 
-_HAS_USERS = "user" in {field.name for field in fields(Scope)}
 _LONGEST = 512
 
 
@@ -36,7 +34,7 @@ class RequestNames(NamedTuple):
             "tenant": self.tenant,
             "session": None if session is None else self.key(session),
             "context_mode": self.mode,
-            "user": self.user if _HAS_USERS else None,
+            "user": self.user,
         }
         return cast(ScopeNames, {name: value for name, value in named.items() if value is not None})
 
