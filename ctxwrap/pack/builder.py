@@ -26,6 +26,7 @@ from ctxwrap.pack.injection import (
 from ctxwrap.pack.memory import NO_OWNED_ITEMS, OwnedItems, memory_block, recalled_item, sizes
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
+    LINES,
     NOT_VISIBLE,
     Passage,
     Retrieved,
@@ -459,7 +460,7 @@ class _Packing:
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
-            **({"newest_first": True} if found else {}),
+            **({"lines": LINES} if found else {}),
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 

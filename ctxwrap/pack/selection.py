@@ -350,12 +350,19 @@ class Retrieved(NamedTuple):
 
 def passages_sent(sent: Record) -> list[Any]:
     """The passages in the record of a pack, in the order of the request; older logs have them oldest first."""
-    return sorted(sent["found"], key=lambda row: (-row[0] if sent.get("newest_first") else row[0], row[1]))
+    is_old = sent.get("lines") != LINES
+    return sorted(sent["found"], key=lambda row: (row[0] if is_old else -row[0], row[1]))
 
 
-def speaker_line(passage: Passage) -> str:
+LINES = 2
+"""The form of passages in a request, which the log notes: newest first, one line each. Older logs have none."""
+
+
+def speaker_line(passage: Passage, lines: int = LINES) -> str:
     """A passage as the model sees it: one line of JSON, which no text inside can end."""
-    return encode_escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
+    if lines != LINES:
+        return encode_escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
+    return encode_escaped({f"{passage.heading} {passage.speaker}": passage.text})
 
 
 def passage_candidates(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:

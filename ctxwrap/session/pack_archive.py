@@ -135,7 +135,7 @@ class _Rebuild:
             kept = self._lookups.message(number)
             pieces = passages(kept.message.text) if kept else []
             text = pieces[part] if part < len(pieces) else _GONE
-            lines.append(speaker_line(Passage(number, part, text, heading, speaker)))
+            lines.append(speaker_line(Passage(number, part, text, heading, speaker), self._sent.get("lines", 1)))
         return "\n".join(lines)
 
     def _block(self, name: str, role: str, source: str, text: str) -> Block:
