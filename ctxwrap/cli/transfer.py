@@ -25,7 +25,7 @@ from ctxwrap.cli.output import (
     show,
     table,
 )
-from ctxwrap.errors import SettingsError
+from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.export.archive import ArchiveLimits, import_session
 from ctxwrap.export.archive.writer import replace_atomically, report_write_errors
 from ctxwrap.export.copy import copy_sessions
@@ -253,13 +253,16 @@ def diff_command(handle: "SessionHandle", before: str, after: str, as_json: bool
 
 def _texts(handle: "SessionHandle", items: Sequence[ItemOutcome]) -> dict[str, str]:
     """The texts of messages and memory items, by part."""
-    numbers = {each.part: each.part.partition(".")[0] for each in items if each.uri == MESSAGES}
-    wanted = {int(number) for number in numbers.values() if number.isdecimal()}
-    if not wanted and not any(each.part for each in items):
+    parts = {each.part: each.part.partition(".")[0] for each in items if each.uri == MESSAGES}
+    numbers = {part: int(number) for part, number in parts.items() if number.isascii() and number.isdecimal()}
+    if not any(each.part for each in items):
         return {}
-    records = handle.store.open(handle.key).pick("messages", wanted)
-    said = {part: said_in(records[int(number)]) for part, number in numbers.items() if int(number or 0) in records}
-    memory = handle.memory()
+    try:
+        memory = handle.memory()
+    except NotFound:  # only its evidence was imported
+        return {}
+    records = handle.store.open(handle.key).pick("messages", numbers.values())
+    said = {part: said_in(records[number]) for part, number in numbers.items() if number in records}
     remembered = [*(item for tier in memory["memory"].values() for item in tier), *memory["swap"]]
     return {**{item["id"]: item["content"] for item in remembered}, **said}
 

@@ -156,7 +156,9 @@ def test_chat_terminal_takes_pasted_lines_as_one_message_and_says_that_it_contin
     place = ("--store", str(home), "--session", "pasted")
     chat = Terminal(*place)
     chat.shows("you> ")
-    chat.types("half a thou\x03")
+    chat.types("half a thou")
+    chat.shows("half a thou")  # the line is being read
+    chat.types("\x03")
     chat.shows("(Ctrl-C again, or /quit, leaves)")
     chat.shows("you> ")
     chat.types("My name is Ada.\nI like tea.\n")

@@ -419,8 +419,8 @@ def test_call_without_a_session_is_redacted(kind: str, provider: Provider, home:
 
 def test_call_whose_session_cannot_be_opened_is_redacted(kind: str, provider: Provider, home: Path) -> None:
     provider.answer = Model()
-    home.write_text("no directory")
     client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
+    home.write_text("no directory")
     client.say(user(f"My key is {SECRETS['user']}"))
     assert "My key is [redacted:key]" in json.dumps(provider.seen[-1].json)
     assert requests(provider) == set()

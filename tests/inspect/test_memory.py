@@ -177,11 +177,13 @@ def test_memory_command_lists_items_by_tier(chat: Chat) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0] == f"session 'ada' at the end of round {ROUNDS}"
-    assert lines[1].split() == ["id", "decay", "round", "touches", "origin", "content"]
+    assert lines[1].split() == ["id", "strength", "decay", "round", "touches", "origin", "content"]
     assert [line for line in lines if line in TIERS] == list(TIERS)
     name = placed(chat[-1])["core-name"][1]
     row = next(line for line in lines if "core-name" in line)
-    assert row.split(maxsplit=5) == ["core-name", f"{name:.2f}", "6", "2", "user", "The user's name is Ada."]
+    id, bar, *rest = row.split(maxsplit=6)
+    assert [id, *rest] == ["core-name", f"{name:.2f}", "6", "2", "user", "The user's name is Ada."]
+    assert bar.count("█") == round(10 * (1 - name))
     assert lines.index("core") < lines.index(row) < lines.index("working")
     assert lines[-1].startswith("in swap: 2 ")
 

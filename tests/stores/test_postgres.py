@@ -178,7 +178,8 @@ def test_eight_processes_take_turns_in_one_session(database: str) -> None:
     said = [line["content"] for line in messages if line["role"] == "user"]
     for name in range(8):
         assert [text for text in said if text.startswith(f"{name}-")] == [f"{name}-{number}" for number in range(TURNS)]
-    added = [operation["id"] for event in events for operation in event.get("operations", ())]
+    operations = [operation for event in events for operation in event.get("operations", ())]
+    added = [operation["id"] for operation in operations if operation["kind"] == "add"]
     assert sorted(added) == sorted(f"m-{name}-{number}" for name in range(8) for number in range(TURNS))
     store.close()
 

@@ -25,8 +25,8 @@ TEXT = "One two three."
 
 
 def test_docs_example_passes(tmp_path: Path) -> None:
-    bot, habits, store = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (tmp_path / "test_bot.py").write_text(bot + habits)
+    bot, clock, habits, store = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "test_bot.py").write_text(bot + clock + habits)
     (tmp_path / "test_store.py").write_text("import ctxwrap\nimport pytest\n" + store)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "bot or users or round_trip", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
