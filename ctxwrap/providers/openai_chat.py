@@ -202,8 +202,9 @@ class Choices:
     def _note(self, payload: Body) -> None:
         if payload.get("choices"):
             self._newest = payload
-        if isinstance(payload.get("usage"), dict):
-            self._usage = payload["usage"]
+        usage = payload.get("usage") or (payload.get("x_groq") or {}).get("usage")  # where Groq's streams have it
+        if isinstance(usage, dict):
+            self._usage = usage
 
     def _chunk(self, choice: Body) -> Body:
         """A chunk of the same reply with only `choice`."""
