@@ -29,6 +29,7 @@ VERSIONS = (
     "anthropic>=2,<3",
     "cerebras-cloud-sdk>=1.91,<2",
     "fireworks-ai>=1.2,<2",
+    "google-genai>=3.3,<4",
     "groq>=1.7,<2",
     "together>=3.1,<4",
     "writer-sdk>=3,<4",
@@ -40,6 +41,7 @@ TESTS = {
     "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py", "tests/clients/test_azure.py"),
     "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
     "litellm": ("tests/clients/test_litellm_surfaces.py",),
+    "google-genai": ("tests/clients/test_google_surfaces.py",),
     **dict.fromkeys(
         ("cerebras-cloud-sdk", "fireworks-ai", "groq", "together", "writer-sdk"),
         ("tests/clients/test_openai_siblings.py",),
@@ -49,6 +51,7 @@ TESTS = {
 MODULES = {
     "cerebras-cloud-sdk": "cerebras.cloud.sdk",
     "fireworks-ai": "fireworks",
+    "google-genai": "google.genai",
     "writer-sdk": "writerai",
 }
 """The module of an SDK, where it is not called like its package."""

@@ -16,7 +16,7 @@ class ProviderSpec(NamedTuple):
     adapter: str
     """`module:name` of the adapter."""
     sdk: str
-    """The SDK's package."""
+    """The SDK's package; empty if `wrap` does not know its clients, so that calls are known by their URL only."""
     path: str
     """The URL path of the API's calls, without the version before it."""
     resource: str
@@ -30,6 +30,7 @@ class ProviderSpec(NamedTuple):
 
 
 _CHAT = "ctxwrap.providers.openai_chat:CHAT"
+_GOOGLE = "ctxwrap.providers.google:GENERATE"
 _NEVER = "(?!)"
 
 PROVIDERS = [
@@ -64,6 +65,8 @@ PROVIDERS = [
         encoding="cl100k_base",
         under=r".*/v1",
     ),
+    ProviderSpec(_GOOGLE, "", ":generateContent", ""),
+    ProviderSpec(_GOOGLE, "", ":streamGenerateContent", ""),
 ]
 
 
@@ -80,11 +83,11 @@ def adapter_for(path: str, providers: Iterable[ProviderSpec] = PROVIDERS) -> "Pr
     return next((load_adapter(provider) for provider in providers if provider.path == path), None)
 
 
-def adapter_at(path: str) -> "ProviderAdapter | None":
-    """The adapter for the path of a whole URL, such as `/openai/v1/chat/completions`."""
+def adapter_at(path: str, query: str = "") -> "ProviderAdapter | None":
+    """The adapter for the path and the query of a whole URL, such as `/openai/v1/chat/completions`."""
     for provider in PROVIDERS:
         if path.endswith(provider.path) and re.fullmatch(provider.under, path.removesuffix(provider.path)):
-            return load_adapter(provider)
+            return load_adapter(provider).at(path, query)
     return None
 
 
