@@ -31,6 +31,7 @@ VERSIONS = (
     "fireworks-ai>=1.2,<2",
     "google-genai>=3.3,<4",
     "groq>=1.7,<2",
+    "ollama>=0.6,<1",
     "together>=3.1,<4",
     "writer-sdk>=3,<4",
     "ctxwrap[openai] openai>=3,<4 litellm==1.83.0",
@@ -42,6 +43,7 @@ TESTS = {
     "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
     "litellm": ("tests/clients/test_litellm_surfaces.py",),
     "google-genai": ("tests/clients/test_google_surfaces.py",),
+    "ollama": ("tests/clients/test_ollama_surfaces.py",),
     **dict.fromkeys(
         ("cerebras-cloud-sdk", "fireworks-ai", "groq", "together", "writer-sdk"),
         ("tests/clients/test_openai_siblings.py",),

@@ -54,7 +54,7 @@ _BODY_DIGESTS = ("x-amz-content-sha256", "content-digest", "repr-digest", "diges
 _RETRY_COUNT, _IDEMPOTENCY_KEY = "x-stainless-retry-count", "idempotency-key"
 _RETRIED = frozenset({408, 409, 425, 429})
 _MAYBE_TOO_LONG = frozenset({400, 413, 422, 500})
-_OTHER_APIS = ("/api/chat", "/api/generate", "/converse", "/invoke")
+_OTHER_APIS = ("/api/generate", "/converse", "/invoke")
 """Ends of the paths of model APIs without an adapter."""
 
 

@@ -67,6 +67,7 @@ PROVIDERS = [
     ),
     ProviderSpec(_GOOGLE, "", ":generateContent", ""),
     ProviderSpec(_GOOGLE, "", ":streamGenerateContent", ""),
+    ProviderSpec("ctxwrap.providers.ollama:CHAT", "", "/api/chat", ""),
 ]
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64encode
+from collections import Counter as Times
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, Self
@@ -12,6 +13,7 @@ from ctxwrap.providers.messages import (
     ample_limits,
     changed_field,
     first_index,
+    id_of_call,
     join_texts,
     last_index,
     neutral_value,
@@ -101,14 +103,12 @@ def log_messages(content: Body) -> list[Message]:
 
 
 def _call_ids(content: Body) -> dict[int, str]:
-    """The ids of the calls and results in a content by index of the part; one without an id has that of its name."""
-    ids: dict[int, str] = {}
+    """The ids of the calls and results in a content, by index of the part."""
+    ids, times = dict[int, str](), Times[str]()
     for at, part in enumerate(_parts(content)):
         call = _get(part, "functionCall") or _get(part, "functionResponse")
         if call is not None:
-            name = str(call.get("name") or "")
-            number = 1 + sum(known == name or known.startswith(f"{name}-") for known in ids.values())
-            ids[at] = str(call.get("id") or (name if number == 1 else f"{name}-{number}"))
+            ids[at] = id_of_call(call.get("id"), str(call.get("name") or ""), times)
     return ids
 
 
@@ -359,7 +359,8 @@ class _Candidate:
         shown: list[Body] = []
         for part in parts:
             if not _is_text(part):
-                shown = [*_with_rest(shown, self.rest()), part]
+                _add_rest(shown, self.rest())
+                shown.append(part)
                 if _get(part, "functionCall") is not None:
                     self.contents.append(part)
                 continue
@@ -386,11 +387,12 @@ class _Candidate:
         return made._replace(content=text)
 
 
-def _with_rest(parts: list[Body], rest: str) -> list[Body]:
-    """`parts` with a text behind them, in the last part if that is a text."""
-    if not rest or not parts or not _is_text(parts[-1]):
-        return [*parts, *_text(rest)]
-    return [*parts[:-1], {**parts[-1], "text": parts[-1]["text"] + rest}]
+def _add_rest(parts: list[Body], rest: str) -> None:
+    """Add a text to `parts`, to the last one if that is a text."""
+    if rest and parts and _is_text(parts[-1]):
+        parts[-1] = {**parts[-1], "text": parts[-1]["text"] + rest}
+    elif rest:
+        parts.append({"text": rest})
 
 
 class GoogleRewriter:
@@ -464,7 +466,7 @@ class GoogleRewriter:
         shown = known.shown(parts)
         known.finish = str(candidate.get("finishReason") or known.finish)
         if is_whole or candidate.get("finishReason"):
-            shown = _with_rest(shown, known.rest())
+            _add_rest(shown, known.rest())
         if shown == parts:
             return candidate
         content = {**(candidate.get("content") or {"role": "model"}), "parts": shown or [{"text": ""}]}

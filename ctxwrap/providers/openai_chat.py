@@ -82,7 +82,7 @@ class OpenAIChat(OpenAIAdapter):
             **body,
             **raise_limits(body, self.reply_limits, injection.reserve),
             **self.cache_key_in(body),
-            "messages": _with_instructions(messages, injection.protocol, join_texts(injection.standing, rest)),
+            "messages": with_instructions(messages, injection.protocol, join_texts(injection.standing, rest)),
         }
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
@@ -120,7 +120,7 @@ def _no_trailer(body: Body) -> str:
     return ""
 
 
-def _with_instructions(messages: list[Body], protocol: str, standing: str) -> list[Body]:
+def with_instructions(messages: list[Body], protocol: str, standing: str) -> list[Body]:
     """`messages` whose system prompt begins with `protocol` and ends with `standing`.
 
     The number of system messages stays the same, or becomes one: many providers accept only one.
