@@ -28,9 +28,11 @@ VERSIONS = (
     "anthropic==1.0.0",
     "anthropic>=2,<3",
     "cerebras-cloud-sdk>=1.91,<2",
+    "cohere>=7.3,<8",
     "fireworks-ai>=1.2,<2",
     "google-genai>=3.3,<4",
     "groq>=1.7,<2",
+    "mistralai>=3.7,<4",
     "ollama>=0.6,<1",
     "together>=3.1,<4",
     "writer-sdk>=3,<4",
@@ -42,7 +44,9 @@ TESTS = {
     "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py", "tests/clients/test_azure.py"),
     "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
     "litellm": ("tests/clients/test_litellm_surfaces.py",),
+    "cohere": ("tests/clients/test_cohere_surfaces.py",),
     "google-genai": ("tests/clients/test_google_surfaces.py",),
+    "mistralai": ("tests/clients/test_mistral_surfaces.py",),
     "ollama": ("tests/clients/test_ollama_surfaces.py",),
     **dict.fromkeys(
         ("cerebras-cloud-sdk", "fireworks-ai", "groq", "together", "writer-sdk"),
@@ -54,6 +58,7 @@ MODULES = {
     "cerebras-cloud-sdk": "cerebras.cloud.sdk",
     "fireworks-ai": "fireworks",
     "google-genai": "google.genai",
+    "mistralai": "mistralai.client",
     "writer-sdk": "writerai",
 }
 """The module of an SDK, where it is not called like its package."""

@@ -68,6 +68,7 @@ PROVIDERS = [
     ProviderSpec(_GOOGLE, "", ":generateContent", ""),
     ProviderSpec(_GOOGLE, "", ":streamGenerateContent", ""),
     ProviderSpec("ctxwrap.providers.ollama:CHAT", "", "/api/chat", ""),
+    ProviderSpec("ctxwrap.providers.cohere:CHAT", "", "/v2/chat", ""),
 ]
 
 

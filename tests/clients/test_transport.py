@@ -288,6 +288,7 @@ async def test_stored_replies_are_fetched_without_trailer(desk: DoorDesk) -> Non
         ("/v1beta/models/gemini-2.5-pro:streamGenerateContent", "google"),
         ("/v1beta/models/gemini-2.5-pro:countTokens", None),
         ("/api/chat", "ollama"),
+        ("/v2/chat", "cohere"),
         ("/v1/chat", None),
     ],
 )
@@ -304,6 +305,7 @@ def known_name(api: str) -> str:
         "messages": "/v1/messages",
         "google": "/v1/models/m:generateContent",
         "ollama": "/api/chat",
+        "cohere": "/v2/chat",
     }
     adapter = adapter_at(paths[api])
     assert adapter is not None
