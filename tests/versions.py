@@ -56,14 +56,15 @@ TESTS = {
 
 MODULES = {
     "cerebras-cloud-sdk": "cerebras.cloud.sdk",
+    "cohere": "cohere.client_v2",
     "fireworks-ai": "fireworks",
     "google-genai": "google.genai",
     "mistralai": "mistralai.client",
     "writer-sdk": "writerai",
 }
-"""The module of an SDK, where it is not called like its package."""
+"""The module that has an SDK's client, where it is not called like the package."""
 
-NEEDED = ("click", "platformdirs", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+NEEDED = ("click", "platformdirs", "tenacity", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 """What the tests need besides the SDK; ctxwrap itself is on the path, without litellm unless a row names it."""
 
 

@@ -60,7 +60,9 @@ def _calls(message: Body) -> tuple[Body, ...]:
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
         name, given = str(function.get("name") or ""), function.get("arguments")
-        arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+        arguments = (
+            given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False, separators=(",", ":"))
+        )
         calls.append(tool_call(id_of_call(call.get("id"), name, times), name, arguments))
     return tuple(calls)
 
