@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections import Counter as Times
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from functools import cache
 from typing import Any, Self
 
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
@@ -46,6 +47,7 @@ _NO_SIGNATURE = b64encode(b"skip_thought_signature_validator").decode()
 _DATA_URL = re.compile(r"data:([\w.+/-]{1,128});base64,")
 
 
+@cache
 def _snake(name: str) -> str:
     return re.sub("[A-Z]", lambda found: f"_{found.group().lower()}", name)
 
@@ -106,8 +108,9 @@ def _call_ids(content: Body) -> dict[int, str]:
     """The ids of the calls and results in a content, by index of the part."""
     ids, times = dict[int, str](), Times[str]()
     for at, part in enumerate(_parts(content)):
-        call = _get(part, "functionCall") or _get(part, "functionResponse")
-        if call is not None:
+        call, result = _get(part, "functionCall"), _get(part, "functionResponse")
+        if call is not None or result is not None:
+            call = result if call is None else call
             ids[at] = id_of_call(call.get("id"), str(call.get("name") or ""), times)
     return ids
 
