@@ -202,9 +202,9 @@ class Choices:
     def _note(self, payload: Body) -> None:
         if payload.get("choices"):
             self._newest = payload
-        usage = payload.get("usage") or (payload.get("x_groq") or {}).get("usage")  # where Groq's streams have it
-        if isinstance(usage, dict):
-            self._usage = usage
+        for holder in (payload.get("x_groq"), payload):  # Groq's streams have it in a field of their own
+            if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
+                self._usage = holder["usage"]
 
     def _chunk(self, choice: Body) -> Body:
         """A chunk of the same reply with only `choice`."""
