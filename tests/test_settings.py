@@ -1,5 +1,6 @@
 """Settings: defaults, overrides, and errors that name the valid choices."""
 
+import re
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
@@ -90,6 +91,12 @@ def test_embeddings_without_their_extra_are_refused_before_anything_is_wrapped()
 def test_what_is_no_client_is_refused(thing: object, described: str) -> None:
     with pytest.raises(ctxwrap.UnsupportedClient, match=f"cannot wrap {described}: pass an OpenAI or Anthropic client"):
         ctxwrap.wrap(thing, store="memory:")
+
+
+@pytest.mark.parametrize("way", ["groq, together", "OpenAI(base_url=...)", "ctxwrap.http_client()", "litellm", "serve"])
+def test_the_refusal_of_a_client_names_the_ways_out(way: str) -> None:
+    with pytest.raises(ctxwrap.UnsupportedClient, match=re.escape(way)):
+        ctxwrap.wrap(object(), store="memory:")
 
 
 def test_keywords_of_wrap_are_the_settings_and_have_their_types() -> None:

@@ -27,6 +27,15 @@ VERSIONS = (
     "anthropic==0.120.0",
     "anthropic==1.0.0",
     "anthropic>=2,<3",
+    "cerebras-cloud-sdk>=1.91,<2",
+    "cohere>=7.3,<8",
+    "fireworks-ai>=1.2,<2",
+    "google-genai>=3.3,<4",
+    "groq>=1.7,<2",
+    "mistralai>=3.7,<4",
+    "ollama>=0.6,<1",
+    "together>=3.1,<4",
+    "writer-sdk>=3,<4",
     "ctxwrap[openai] openai>=3,<4 litellm==1.83.0",
 )
 """Requirements that are installed together, separated by spaces."""
@@ -35,9 +44,27 @@ TESTS = {
     "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py", "tests/clients/test_azure.py"),
     "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
     "litellm": ("tests/clients/test_litellm_surfaces.py",),
+    "cohere": ("tests/clients/test_cohere_surfaces.py",),
+    "google-genai": ("tests/clients/test_google_surfaces.py",),
+    "mistralai": ("tests/clients/test_mistral_surfaces.py",),
+    "ollama": ("tests/clients/test_ollama_surfaces.py",),
+    **dict.fromkeys(
+        ("cerebras-cloud-sdk", "fireworks-ai", "groq", "together", "writer-sdk"),
+        ("tests/clients/test_openai_siblings.py",),
+    ),
 }
 
-NEEDED = ("click", "platformdirs", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+MODULES = {
+    "cerebras-cloud-sdk": "cerebras.cloud.sdk",
+    "cohere": "cohere.client_v2",
+    "fireworks-ai": "fireworks",
+    "google-genai": "google.genai",
+    "mistralai": "mistralai.client",
+    "writer-sdk": "writerai",
+}
+"""The module that has an SDK's client, where it is not called like the package."""
+
+NEEDED = ("click", "platformdirs", "tenacity", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 """What the tests need besides the SDK; ctxwrap itself is on the path, without litellm unless a row names it."""
 
 
@@ -63,7 +90,8 @@ def row(requirement: str, directory: Path) -> tuple[str, bool]:
     sdks = [sdk for each in requirement.split() if (sdk := re.split(r"[\[=<>]", each)[0]) in TESTS]
     code = f"import importlib.metadata as m; print(' with '.join(f'{{sdk}} {{m.version(sdk)}}' for sdk in {sdks}))"
     versions = run(python, "-c", code).stdout.strip()
-    code = f"import {sdks[0]}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
+    module = MODULES.get(sdks[0], sdks[0])
+    code = f"import {module}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
     http = run(python, "-c", code).stdout.strip()
     files = [file for sdk in sdks for file in TESTS[sdk]]
     tests = run(python, "-m", "pytest", "-n2", *files, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from ctxwrap.clients.rewritten_body import is_stream, payload_in
-from ctxwrap.providers.sse import Framer
+from ctxwrap.clients.rewritten_body import framer_of, payload_in
+from ctxwrap.providers.sse import LineFramer
 from ctxwrap.session.threads import in_thread
 from ctxwrap.turn.lifecycle import ManagedCall, why_stopped
 
@@ -18,7 +18,7 @@ class Observation:
 
     def __init__(self, response: Any, managed: ManagedCall, replay: Callable[[list[bytes]], Any]) -> None:
         self._response_type, self._headers = type(response), response.headers
-        self._is_stream = is_stream(response)
+        self._framer = framer_of(response)
         self._managed = managed
         self._replay = replay
         self._is_finished = False
@@ -26,8 +26,10 @@ class Observation:
 
     def pieces(self, chunk: bytes) -> list[bytes]:
         """A chunk, cut after each event, so that only events that were read count; compressed bytes stay whole."""
-        if not self._is_stream or self._headers.get("content-encoding"):
+        if self._framer is None or self._headers.get("content-encoding"):
             return [chunk]
+        if isinstance(self._framer, LineFramer):
+            return chunk.splitlines(keepends=True)
         return [piece for piece in re.split(rb"(?<=\n\n)|(?<=\r\n\r\n)", chunk) if piece]
 
     def take(self, piece: bytes) -> bytes:
@@ -42,8 +44,8 @@ class Observation:
     def read(self, content: bytes, interrupted: str = "") -> None:
         self._is_finished = True
         reader = self._managed.turn.reader
-        if self._is_stream:
-            for frame in Framer().feed(content):
+        if self._framer is not None:
+            for frame in self._framer.feed(content):
                 event = frame.json()
                 if event is not None:
                     reader.event(event)

@@ -13,7 +13,7 @@ from ctxwrap.protocol.instructions import SEPARATOR, strip_injected
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.messages import CACHE_KEY_FIELD, is_cache_key
-from ctxwrap.providers.sse import Frame, Framer, encode_event
+from ctxwrap.providers.sse import Frame, Framer, framer_for
 from ctxwrap.providers.text_channel import DeltaPassthrough
 from ctxwrap.turn.async_ import AsyncCall
 from ctxwrap.turn.lifecycle import why_stopped
@@ -120,8 +120,13 @@ class AsyncStoredCall(_StoredCall):
         """There is no turn to end."""
 
 
+def framer_of(response: Any) -> Framer | None:
+    """A framer for the stream in a response, if it is one."""
+    return framer_for(str(response.headers.get("content-type", "")))
+
+
 def is_stream(response: Any) -> bool:
-    return str(response.headers.get("content-type", "")).startswith("text/event-stream")
+    return framer_of(response) is not None
 
 
 def is_coded(response: Any) -> bool:
@@ -161,23 +166,12 @@ def encoded(payload: Body) -> bytes:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def _frame_bytes(frame: Frame, event: Body | None, events: list[Body]) -> bytes:
-    """The bytes of a frame whose event became `events`; an event that did not change keeps its bytes."""
-    if len(events) == 1 and events[0] is event:
-        return frame.raw
-    return _framed(events, named=bool(frame.event))
-
-
-def _framed(events: list[Body], *, named: bool) -> bytes:
-    return b"".join(encode_event(str(event.get("type", "")) if named else "", event) for event in events)
-
-
 class _Body:
     """The state that sync and async bodies share."""
 
     def __init__(self, response: Any, call: Any) -> None:
         self._response = response
-        self._framer = Framer() if is_stream(response) else None
+        self._framer = framer_of(response)
         self._frames: deque[Frame] = deque()
         self._deltas = DeltaPassthrough()
         self._named = False
@@ -194,6 +188,16 @@ class _Body:
     def _is_fatal(self, frame: Frame) -> bool:
         """Whether SDKs stop at a frame that is no JSON event: they read every frame of a stream without names."""
         return frame.fields.is_damaged or (bool(frame.data) and not self._named)
+
+    def _frame_bytes(self, frame: Frame, event: Body | None, events: list[Body]) -> bytes:
+        """The bytes of a frame whose event became `events`; an event that did not change keeps its bytes."""
+        if len(events) == 1 and events[0] is event:
+            return frame.raw
+        return self._framed(events, named=bool(frame.event))
+
+    def _framed(self, events: list[Body], *, named: bool) -> bytes:
+        assert self._framer is not None
+        return b"".join(self._framer.encode(str(event.get("type", "")) if named else "", event) for event in events)
 
 
 class RewrittenBody(_Body):
@@ -237,18 +241,18 @@ class RewrittenBody(_Body):
                 self._call.write_partial_reply()
             return shown
         if frame.data == DONE:
-            return _framed(self._call.end(), named=False) + frame.raw
+            return self._framed(self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
         event = frame.json()
         if event is None:
             held = self._call.cut(_UNREADABLE) if self._is_fatal(frame) else []
-            return _framed(held, named=self._named) + frame.raw
+            return self._framed(held, named=self._named) + frame.raw
         events = self._call.event(event)
         self._deltas.learn(frame.raw, event, self._call.text_delta(event))
         if not self._call.needs_reask:
-            return _frame_bytes(frame, event, events)
-        self._last = _frame_bytes(frame, event, events[-1:])
-        return _framed(events[:-1], named=self._named)
+            return self._frame_bytes(frame, event, events)
+        self._last = self._frame_bytes(frame, event, events[-1:])
+        return self._framed(events[:-1], named=self._named)
 
     def _last_event(self) -> bytes:
         """Finish the reask, then return the last event. The rest of the stream is read first to free its connection."""
@@ -270,7 +274,7 @@ class RewrittenBody(_Body):
             chunk = next(self._chunks, None)
         except Exception as error:
             self._failure = error
-            return _framed(self._call.cut(why_stopped(error)), named=self._named)
+            return self._framed(self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
             shown = self._deltas.take(chunk) if self._framer.is_empty else None
             if shown is not None:
@@ -280,7 +284,7 @@ class RewrittenBody(_Body):
             self._frames.extend(self._framer.feed(chunk))
             return b""
         self._is_finished = True
-        return _framed(self._call.end(), named=self._named)
+        return self._framed(self._call.end(), named=self._named)
 
     def _whole(self) -> bytes:
         self._is_finished = True
@@ -332,18 +336,18 @@ class AsyncRewrittenBody(_Body):
                 await self._call.write_partial_reply()
             return shown
         if frame.data == DONE:
-            return _framed(await self._call.end(), named=False) + frame.raw
+            return self._framed(await self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
         event = frame.json()
         if event is None:
             held = await self._call.cut(_UNREADABLE) if self._is_fatal(frame) else []
-            return _framed(held, named=self._named) + frame.raw
+            return self._framed(held, named=self._named) + frame.raw
         events = await self._call.event(event)
         self._deltas.learn(frame.raw, event, self._call.text_delta(event))
         if not self._call.needs_reask:
-            return _frame_bytes(frame, event, events)
-        self._last = _frame_bytes(frame, event, events[-1:])
-        return _framed(events[:-1], named=self._named)
+            return self._frame_bytes(frame, event, events)
+        self._last = self._frame_bytes(frame, event, events[-1:])
+        return self._framed(events[:-1], named=self._named)
 
     async def _last_event(self) -> bytes:
         """Finish the reask, then return the last event. The rest of the stream is read first to free its connection."""
@@ -365,7 +369,7 @@ class AsyncRewrittenBody(_Body):
             chunk = await anext(self._chunks, None)
         except Exception as error:
             self._failure = error
-            return _framed(await self._call.cut(why_stopped(error)), named=self._named)
+            return self._framed(await self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
             shown = self._deltas.take(chunk) if self._framer.is_empty else None
             if shown is not None:
@@ -375,7 +379,7 @@ class AsyncRewrittenBody(_Body):
             self._frames.extend(self._framer.feed(chunk))
             return b""
         self._is_finished = True
-        return _framed(await self._call.end(), named=self._named)
+        return self._framed(await self._call.end(), named=self._named)
 
     async def _whole(self) -> bytes:
         self._is_finished = True

@@ -1,4 +1,4 @@
-"""Wraps OpenAI and Anthropic clients: their methods take ctxwrap's keywords, and `post` goes through `sdk_call`."""
+"""Wraps clients of SDKs like OpenAI's and Anthropic's: methods take our keywords, `post` goes through `sdk_call`."""
 
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -105,7 +105,10 @@ _KEYWORDS = {
 
 _MODES = frozenset({"context_mode", "contextMode"})
 
-_METHODS = ("create", "parse", "stream", "tool_runner")
+_METHODS = ("create", "parse", "stream", "tool_runner", "chat")
+
+_COPY_OPTIONS = {"cerebras": {"warm_tcp_connection": False}}
+"""Arguments for copies of a client: they share its connections, so that no SDK needs to open one."""
 
 
 def pop_keywords(keywords: dict[str, Any]) -> dict[str, str]:
@@ -148,7 +151,7 @@ def names_in(headers: Mapping[str, Any]) -> SessionNames:
 def with_keywords(cls: type, path: str = "") -> type:
     """A subclass of `cls`, a client or the resource at `path`, whose methods and resources take ctxwrap's keywords."""
     inside = f"{path}." if path else ""
-    resources = _resources()
+    resources = _resources(cls)
     names = {each.removeprefix(inside).partition(".")[0] for each in resources if each.startswith(inside)}
     members = {
         name: _resource(cls, name, inside + name) for name in names if isinstance(_member(cls, name), cached_property)
@@ -160,14 +163,14 @@ def with_keywords(cls: type, path: str = "") -> type:
 
 def give_keywords(client: Any) -> None:
     """Do the same for resources that a client created with itself, as cloud clients do."""
-    for name in {each.partition(".")[0] for each in _resources()} & vars(client).keys():
+    for name in {each.partition(".")[0] for each in _resources(type(client))} & vars(client).keys():
         cls: Any = type(vars(client)[name])
         setattr(client, name, with_keywords(cls, name)(client))
 
 
-def _resources() -> list[str]:
-    """The client attributes, also those of the beta API, whose methods call a model."""
-    return [path for provider in PROVIDERS for path in (provider.resource, f"beta.{provider.resource}")]
+def _resources(cls: type) -> list[str]:
+    """The client attributes, also those of the beta API, whose methods call a model; `cls` is a class of the SDK."""
+    return [path for provider in providers_of(cls) for path in (provider.resource, f"beta.{provider.resource}")]
 
 
 def _member(cls: type, name: str) -> Any:
@@ -216,9 +219,9 @@ def is_sdk_client(client: Any) -> bool:
     return any(provider.sdk == _package(cls) for cls in roots for provider in PROVIDERS)
 
 
-def providers_of(client: Any) -> list[ProviderSpec]:
-    """The APIs of the SDK that `client` comes from."""
-    packages = set(map(_package, type(client).__mro__))
+def providers_of(cls: type) -> list[ProviderSpec]:
+    """The APIs of the SDK that a class, or one of its bases, comes from."""
+    packages = set(map(_package, cls.__mro__))
     return [provider for provider in PROVIDERS if provider.sdk in packages]
 
 
@@ -239,14 +242,14 @@ def bind_client(client: Any, binding: ClientBinding, names: Collection[str]) -> 
 
 def wrap_client(client: Any, binding: ClientBinding) -> Any:
     """A copy of the client that shares its connections; its type is a subclass of the client's."""
-    wrapped = client.copy(http_client=facade(client._client))
+    wrapped = client.copy(**_copy_options(client), http_client=facade(client._client))
     if not hasattr(client, "_ctxwrap"):
         cls: Any = type(client)
         wrapped.__class__ = _wrapped_class(cls)
     give_keywords(wrapped)
     wrapped._ctxwrap = binding
     if binding.settings.context_mode != "disabled":
-        preload_encoding(providers_of(client)[0].encoding, _prepare)
+        preload_encoding(providers_of(type(client))[0].encoding, _prepare)
     return wrapped
 
 
@@ -306,10 +309,16 @@ def _async_client_class(base: Any) -> type:
 
 def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> Any:
     """A copy of a wrapped client, which is wrapped too."""
-    copied = copy(**{**changes, "http_client": facade(changes.get("http_client") or client._client)})
+    copied = copy(
+        **{**_copy_options(client), **changes, "http_client": facade(changes.get("http_client") or client._client)}
+    )
     give_keywords(copied)
     copied._ctxwrap = client._ctxwrap
     return copied
+
+
+def _copy_options(client: Any) -> Mapping[str, Any]:
+    return _COPY_OPTIONS.get(providers_of(type(client))[0].sdk, {})
 
 
 @cache

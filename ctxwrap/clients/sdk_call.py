@@ -1,4 +1,4 @@
-"""One call of an OpenAI or Anthropic client: opens its turn, sends it, and returns the SDK's result."""
+"""One call of an SDK's client: opens its turn, sends it, and returns the SDK's result."""
 
 import json
 import weakref
@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any, cast
 
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight
-from ctxwrap.clients.sdk import revealed, split_headers
+from ctxwrap.clients.sdk import providers_of, revealed, split_headers
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
@@ -234,7 +234,8 @@ class _SdkRequest:
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        self.adapter = adapter_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
+        is_plain = isinstance(body, dict) and not _is_eventstream(client, body)
+        self.adapter = adapter_for(path, providers_of(type(client))) if is_plain else None
         if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}

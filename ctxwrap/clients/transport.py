@@ -54,7 +54,7 @@ _BODY_DIGESTS = ("x-amz-content-sha256", "content-digest", "repr-digest", "diges
 _RETRY_COUNT, _IDEMPOTENCY_KEY = "x-stainless-retry-count", "idempotency-key"
 _RETRIED = frozenset({408, 409, 425, 429})
 _MAYBE_TOO_LONG = frozenset({400, 413, 422, 500})
-_OTHER_APIS = ("/api/chat", "/api/generate", ":generateContent", ":streamGenerateContent", "/converse", "/invoke")
+_OTHER_APIS = ("/api/generate", "/converse", "/invoke")
 """Ends of the paths of model APIs without an adapter."""
 
 
@@ -201,7 +201,10 @@ class _Exchange:
         """A request of ctxwrap's own, which is no retry of the caller's."""
         headers = [each for each in _own_headers(self.request) if not each[0].lower().startswith("x-stainless-")]
         headers = [each for each in headers if each[0].lower() != _IDEMPOTENCY_KEY]
-        return _request(self.request, headers, encoded(body), True)
+        made = _request(self.request, headers, encoded(body), True)
+        whole = self.adapter.whole_path(made.url.raw_path.decode("ascii"))
+        made.url = made.url.copy_with(raw_path=whole.encode("ascii"))
+        return made
 
     @property
     def identity(self) -> str:
@@ -348,7 +351,7 @@ class _Door:
         if request.method != "POST" or in_flight.get() is not None:
             return None
         path = request.url.path
-        adapter = adapter_at(path)
+        adapter = adapter_at(path, request.url.query.decode("ascii"))
         is_signed = request.headers.get("authorization", "").startswith("AWS4-")
         if is_signed and (adapter is not None or "bedrock" in request.url.host):
             raise UnsupportedClient(

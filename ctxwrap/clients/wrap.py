@@ -29,7 +29,7 @@ def wrap(
     settings: Settings | None = None,
     **setting_overrides: Unpack[SettingsDict],
 ) -> T:
-    """`client` with context: an OpenAI or Anthropic client, the `litellm` module, a litellm `Router`.
+    """`client` with context: an OpenAI, Anthropic or similar client, the `litellm` module, a litellm `Router`.
 
     The result has the client's type and shares its connections; the client itself does not change. `session` is the
     default of every call; `bind(...)`, `using(...)` and a call's own `session=` take precedence. Sessions of one `user`
@@ -89,9 +89,18 @@ def _wrapped(client: T, binding: ClientBinding) -> T:
     if litellm.is_litellm(client):
         return cast(T, litellm.wrap_litellm(client, binding))
     raise UnsupportedClient(
-        f"cannot wrap {_description(client)}: pass an OpenAI or Anthropic client (sync or async), the litellm module, "
-        "one of its completion functions, or a litellm Router"
+        f"cannot wrap {_description(client)}: pass an OpenAI or Anthropic client (sync or async), one of a similar SDK "
+        f"({_others()}), the litellm module, one of its completion functions, or a litellm Router. "
+        "For another provider: OpenAI(base_url=...) if it offers OpenAI's API; ctxwrap.http_client() for an SDK that "
+        "takes an HTTP client; litellm, which knows most providers; or `ctxwrap serve` for a tool that takes a URL"
     )
+
+
+def _others() -> str:
+    """The packages of SDKs that `wrap` knows besides OpenAI's and Anthropic's."""
+    from ctxwrap.providers import PROVIDERS
+
+    return ", ".join(sorted({each.sdk for each in PROVIDERS if each.resource} - {"openai", "anthropic"}))
 
 
 def _description(thing: object) -> str:

@@ -1,6 +1,7 @@
 """Adapters for provider APIs: JSON in, JSON out, no I/O. Each API has a module, and a line in `PROVIDERS`."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,9 +16,9 @@ class ProviderSpec(NamedTuple):
     adapter: str
     """`module:name` of the adapter."""
     sdk: str
-    """The SDK's package."""
+    """The SDK's package; empty if `wrap` does not know its clients, so that calls are known by their URL only."""
     path: str
-    """The URL path of the API's calls, without a leading `/v1`."""
+    """The URL path of the API's calls, without the version before it."""
     resource: str
     """The client's attribute whose methods make these calls; there may be another one below `beta`."""
     litellm: str = ""
@@ -28,8 +29,18 @@ class ProviderSpec(NamedTuple):
     """A pattern for what precedes `path` in whole URLs, where `path` alone may also belong to another API."""
 
 
+_CHAT = "ctxwrap.providers.openai_chat:CHAT"
+_GOOGLE = "ctxwrap.providers.google:GENERATE"
+_NEVER = "(?!)"
+
 PROVIDERS = [
-    ProviderSpec("ctxwrap.providers.openai_chat:CHAT", "openai", "/chat/completions", "chat.completions", "completion"),
+    ProviderSpec(_CHAT, "openai", "/chat/completions", "chat.completions", "completion"),
+    ProviderSpec(_CHAT, "cerebras", "/chat/completions", "chat.completions"),
+    ProviderSpec(_CHAT, "fireworks", "/chat/completions", "chat.completions"),
+    ProviderSpec(_CHAT, "groq", "/chat/completions", "chat.completions"),
+    ProviderSpec(_CHAT, "together", "/chat/completions", "chat.completions"),
+    # `/v1/chat` is also the path of an API of Cohere that has another format
+    ProviderSpec(_CHAT, "writerai", "/chat", "chat", under=_NEVER),
     ProviderSpec(
         "ctxwrap.providers.openai_responses:RESPONSES",
         "openai",
@@ -54,20 +65,31 @@ PROVIDERS = [
         encoding="cl100k_base",
         under=r".*/v1",
     ),
+    ProviderSpec(_GOOGLE, "", ":generateContent", ""),
+    ProviderSpec(_GOOGLE, "", ":streamGenerateContent", ""),
+    ProviderSpec("ctxwrap.providers.ollama:CHAT", "", "/api/chat", ""),
+    ProviderSpec("ctxwrap.providers.cohere:CHAT", "", "/v2/chat", ""),
 ]
 
 
-def adapter_for(path: str) -> "ProviderAdapter | None":
-    """The adapter for an API path such as `/v1/messages?beta=true`, or None for a path that is no chat call."""
-    path = path.partition("?")[0].removeprefix("/v1")
-    return next((load_adapter(provider) for provider in PROVIDERS if provider.path == path), None)
+_VERSION = re.compile(r"(?:https?://[^/]+)?(?:/openai|/inference)?(?:/v1)?(?=/)")
+"""What SDKs put before the path of a call; some name a host."""
 
 
-def adapter_at(path: str) -> "ProviderAdapter | None":
-    """The adapter for the path of a whole URL, such as `/openai/v1/chat/completions`."""
+def adapter_for(path: str, providers: Iterable[ProviderSpec] = PROVIDERS) -> "ProviderAdapter | None":
+    """The adapter for a path that an SDK calls, such as `/v1/messages?beta=true`; None if that is no chat call.
+
+    `providers` are the APIs of the SDK.
+    """
+    path = _VERSION.sub("", path.partition("?")[0], count=1)
+    return next((load_adapter(provider) for provider in providers if provider.path == path), None)
+
+
+def adapter_at(path: str, query: str = "") -> "ProviderAdapter | None":
+    """The adapter for the path and the query of a whole URL, such as `/openai/v1/chat/completions`."""
     for provider in PROVIDERS:
         if path.endswith(provider.path) and re.fullmatch(provider.under, path.removesuffix(provider.path)):
-            return load_adapter(provider)
+            return load_adapter(provider).at(path, query)
     return None
 
 

@@ -67,6 +67,14 @@ class ProviderAdapter(ABC):
     """A pattern for the end of the URL paths from which stored replies, or their requests, are fetched."""
     _cache_key = ""
 
+    def at(self, path: str, query: str) -> Self:
+        """This adapter for a call of one URL, where the URL says what other APIs say in the body."""
+        return self
+
+    def whole_path(self, path: str) -> str:
+        """The path, with its query, that gives a whole reply where `path` gives a stream."""
+        return path
+
     @abstractmethod
     def read(self, body: Body) -> Request: ...
 

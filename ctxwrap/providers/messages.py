@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -59,6 +60,14 @@ def join_texts(*texts: str) -> str:
 
 def tool_call(call_id: Any, name: Any, arguments: Any) -> Body:
     return {"id": str(call_id or ""), "name": str(name or ""), "arguments": str(arguments or "")}
+
+
+def id_of_call(given: Any, name: str, times: Counter[str]) -> str:
+    """The id of a call or a result. Some APIs give none: then it is the function's name, and a number from the second
+    call of a message on; `times` counts them.
+    """
+    times[name] += 1
+    return str(given or (name if times[name] == 1 else f"{name}-{times[name]}"))
 
 
 def unknown_keys(message: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class OpenAIAdapter(ProviderAdapter):
 
 class OpenAIChat(OpenAIAdapter):
     name = "openai_chat"
-    reply_limits = ("max_tokens", "max_completion_tokens")
+    reply_limits: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
     stored_path = "chat/completions(?:/[^/]+(?:/messages)?)?"
 
     def read(self, body: Body) -> Request:
@@ -82,7 +82,7 @@ class OpenAIChat(OpenAIAdapter):
             **body,
             **raise_limits(body, self.reply_limits, injection.reserve),
             **self.cache_key_in(body),
-            "messages": _with_instructions(messages, injection.protocol, join_texts(injection.standing, rest)),
+            "messages": with_instructions(messages, injection.protocol, join_texts(injection.standing, rest)),
         }
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
@@ -115,12 +115,12 @@ def _no_trailer(body: Body) -> str:
         return "structured output"
     if "audio" in (body.get("modalities") or ()):
         return "audio output"
-    if body.get("tool_choice") == "required" or isinstance(body.get("tool_choice"), dict):
+    if body.get("tool_choice") in ("required", "any") or isinstance(body.get("tool_choice"), dict):
         return "forced tool choice"
     return ""
 
 
-def _with_instructions(messages: list[Body], protocol: str, standing: str) -> list[Body]:
+def with_instructions(messages: list[Body], protocol: str, standing: str) -> list[Body]:
     """`messages` whose system prompt begins with `protocol` and ends with `standing`.
 
     The number of system messages stays the same, or becomes one: many providers accept only one.
@@ -202,8 +202,9 @@ class Choices:
     def _note(self, payload: Body) -> None:
         if payload.get("choices"):
             self._newest = payload
-        if isinstance(payload.get("usage"), dict):
-            self._usage = payload["usage"]
+        for holder in (payload.get("x_groq"), payload):  # Groq's streams have it in a field of their own
+            if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
+                self._usage = holder["usage"]
 
     def _chunk(self, choice: Body) -> Body:
         """A chunk of the same reply with only `choice`."""
@@ -275,6 +276,9 @@ class ChatRewriter(Choices):
                 if visible != text:
                     payload = set_path(payload, ("choices", at, "message", "content"), visible)
                     payload = _put_tokens(payload, at, known.channel)
+            elif isinstance(text, list):
+                shown = _shown_parts(text, known.channel, is_whole=True)
+                payload = payload if shown == text else set_path(payload, ("choices", at, "message", "content"), shown)
         self.ended = True
         return payload
 
@@ -294,6 +298,9 @@ class ChatRewriter(Choices):
                 visible = known.channel.feed(text)
                 if visible != text:
                     event = set_path(event, ("choices", at, "delta", "content"), visible)
+            elif isinstance(text, list):
+                shown = _shown_parts(text, known.channel)
+                event = event if shown == text else set_path(event, ("choices", at, "delta", "content"), shown)
             event = _put_tokens(event, at, known.channel)
             if choice.get("finish_reason"):
                 known.finish = choice["finish_reason"]
@@ -356,6 +363,19 @@ class ChatRewriter(Choices):
         if tokens:
             piece["logprobs"] = {"content": tokens}
         return [self._chunk(piece)]
+
+
+def _shown_parts(parts: list[Any], channel: Channel, *, is_whole: bool = False) -> list[Any]:
+    """Content in parts, as Mistral's reasoning models write it, without the trailer."""
+    texts = [at for at, part in enumerate(parts) if isinstance(part, dict) and part.get("type") == "text"]
+    shown = list(parts)
+    for at in texts:
+        visible = channel.feed(parts[at].get("text") or "")
+        if is_whole and at == texts[-1]:
+            visible += channel.close()
+        if visible != parts[at].get("text"):
+            shown[at] = {**parts[at], "text": visible}
+    return [part for at, part in enumerate(shown) if part is parts[at] or part["text"]]
 
 
 def _is_empty(chunk: Body) -> bool:

@@ -1,4 +1,4 @@
-"""Server-sent events: bytes split into frames, and events encoded again."""
+"""The events of a stream: bytes split into frames, and events encoded again. Server-sent events, or lines of JSON."""
 
 import json
 import re
@@ -57,6 +57,8 @@ class Framer:
     Each byte is scanned once, however many chunks a frame arrives in.
     """
 
+    _break, _longest_edge, _frame_type = _BREAK, _EDGE, Frame
+
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         """The unfinished frame without its edge."""
@@ -72,18 +74,22 @@ class Framer:
     def feed(self, chunk: bytes) -> list[Frame]:
         text, at = self._edge + chunk, 0
         frames = []
-        for found in _BREAK.finditer(text):
+        for found in self._break.finditer(text):
             self._take(text[at : found.end()])
             frames.append(self._frame())
             self._is_oversized = False
             at = found.end()
-        edge = max(at, len(text) - _EDGE)
+        edge = max(at, len(text) - self._longest_edge)
         self._take(text[at:edge])
         self._edge = text[edge:]
         if self._size > MAX_FRAME:
             self._is_oversized = True
             frames.append(self._frame())
         return frames
+
+    def encode(self, name: str, event: dict[str, Any]) -> bytes:
+        """An event encoded as bytes; without a name if `name` is empty."""
+        return encode_event(name, event)
 
     def _take(self, piece: bytes) -> None:
         self._pieces.append(piece)
@@ -93,7 +99,36 @@ class Framer:
         raw = b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
-        return Frame(raw, is_parsed=not self._is_oversized)
+        return self._frame_type(raw, is_parsed=not self._is_oversized)
+
+
+class _Line(Frame):
+    """One line of JSON."""
+
+    @property
+    def fields(self) -> _Fields:
+        if self._fields is None:
+            try:
+                self._fields = _Fields(data=self.raw.decode().strip())
+            except UnicodeDecodeError:
+                self._fields = _Fields(is_damaged=True)
+        return self._fields
+
+
+class LineFramer(Framer):
+    """The same for a stream with an event in each line."""
+
+    _break, _longest_edge, _frame_type = re.compile(rb"\n"), 0, _Line
+
+    def encode(self, name: str, event: dict[str, Any]) -> bytes:
+        return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def framer_for(content_type: str) -> Framer | None:
+    """A framer for the stream in a body of this type; None if the body is no stream."""
+    if content_type.startswith("text/event-stream"):
+        return Framer()
+    return LineFramer() if content_type.startswith(("application/x-ndjson", "application/jsonl")) else None
 
 
 def _fields(raw: bytes) -> _Fields:

@@ -284,6 +284,12 @@ async def test_stored_replies_are_fetched_without_trailer(desk: DoorDesk) -> Non
         ("/anthropic/v1/messages", "messages"),
         ("/v1/messages/count_tokens", None),
         ("/v1/threads/thread_1/messages", None),
+        ("/v1beta/models/gemini-2.5-pro:generateContent", "google"),
+        ("/v1beta/models/gemini-2.5-pro:streamGenerateContent", "google"),
+        ("/v1beta/models/gemini-2.5-pro:countTokens", None),
+        ("/api/chat", "ollama"),
+        ("/v2/chat", "cohere"),
+        ("/v1/chat", None),
     ],
 )
 def test_apis_are_recognised_by_their_path(path: str, known: str | None) -> None:
@@ -297,6 +303,9 @@ def known_name(api: str) -> str:
         "completions": "/v1/completions",
         "responses": "/v1/responses",
         "messages": "/v1/messages",
+        "google": "/v1/models/m:generateContent",
+        "ollama": "/api/chat",
+        "cohere": "/v2/chat",
     }
     adapter = adapter_at(paths[api])
     assert adapter is not None
@@ -308,9 +317,9 @@ def test_an_unknown_model_api_is_reported_once(
 ) -> None:
     with door(False, store=home, session="s") as client:
         for _ in range(2):
-            client.post(f"{provider.url}/api/chat", json=CHAT)
-    assert [record.message for record in caplog.records if "/api/chat" in record.message] == [
-        "ctxwrap: it does not know the API at /api/chat: such calls have no context"
+            client.post(f"{provider.url}/api/generate", json=CHAT)
+    assert [record.message for record in caplog.records if "/api/generate" in record.message] == [
+        "ctxwrap: it does not know the API at /api/generate: such calls have no context"
     ]
 
 

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -15,13 +15,16 @@ from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.providers import adapter_for
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.cohere import CHAT as COHERE
+from ctxwrap.providers.google import GENERATE
+from ctxwrap.providers.ollama import CHAT as OLLAMA
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.providers.openai_completions import COMPLETIONS
 from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.testing.practice.answer import Answer, ToolCall
 from ctxwrap.types import Body, Injection, Message
-from tests.providers.replies import SPEAKERS, Speaker
+from tests.providers.replies import ALL_SPEAKERS, Speaker
 from tests.support import CANARY
 
 TRAILER = f'\n\n{SEPARATOR}\n{{"memory": {{"core": [], "working": [], "ephemeral": []}}, "active_task": "{CANARY}"}}'
@@ -29,7 +32,7 @@ INJECTION = Injection("PROTOCOL", "BLOCK", (Message("user", "earlier"), Message(
 SPOKEN = st.text(max_size=30).filter(lambda text: "context" not in text.lower())
 """What is no separator; hypothesis tries the words that it finds in the code."""
 
-SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.adapter.name)
+SPEAKER = pytest.mark.parametrize("speaker", ALL_SPEAKERS, ids=lambda speaker: speaker.adapter.name)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,11 @@ BODIES: list[tuple[ProviderAdapter, Body]] = [
     (RESPONSES, {"input": "hi", "instructions": "be brief", "max_output_tokens": 10}),
     (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}], "store": False}),
     (COMPLETIONS, {"prompt": "hi", "max_tokens": 10}),
+    (COHERE, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10}),
+    (GENERATE, {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+    (GENERATE, {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {"result": "42"}}}]}]}),
+    (OLLAMA, {"model": "m", "messages": [{"role": "user", "content": "hi", "images": ["AAAA"]}]}),
+    (OLLAMA, {"messages": [{"role": "system", "content": "be brief"}, {"role": "tool", "content": "42"}]}),
     (MESSAGES, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10, "system": "be brief"}),
     (
         MESSAGES,
@@ -172,19 +180,39 @@ CONVERSATION = (
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "42"}]},
             {"role": "assistant", "content": [{"type": "text", "text": "it is 42"}]},
             {"role": "user", "content": "thanks"}]}),
+        (GENERATE, {"systemInstruction": {"parts": [{"text": "be brief"}]}, "contents": [
+            {"parts": [{"text": "hi"}]},
+            {"role": "model", "parts": [
+                {"text": "hm", "thought": True, "thoughtSignature": "s"}, {"text": "let me see"},
+                {"functionCall": {"id": "t1", "name": "f", "args": {"a": 1}}}]},
+            {"role": "user", "parts": [
+                {"functionResponse": {"id": "t1", "name": "f", "response": {"result": "42"}}}]},
+            {"role": "model", "parts": [{"text": "it is 42"}]}, {"role": "user", "parts": [{"text": "thanks"}]}]}),
+        (OLLAMA, {"messages": [
+            {"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "let me see", "thinking": "hm", "tool_calls": [
+                {"id": "t1", "function": {"name": "f", "arguments": {"a": 1}}}]},
+            {"role": "tool", "tool_name": "f", "tool_call_id": "t1", "content": "42"},
+            {"role": "assistant", "content": "it is 42"}, {"role": "user", "content": "thanks"}]}),
     ],
-    ids=["chat", "responses", "messages"],
+    ids=["chat", "responses", "messages", "google", "ollama"],
 )  # fmt: skip
 def test_conversation_reads_the_same_in_every_api(adapter: ProviderAdapter, body: Body) -> None:
-    assert adapter.read(body).messages == CONVERSATION
+    assert nameless(adapter.read(body).messages) == CONVERSATION
 
 
-@pytest.mark.parametrize("adapter", [CHAT, RESPONSES, MESSAGES], ids=lambda adapter: adapter.name)
+def nameless(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Messages without the names of functions, which some APIs give with a tool's result."""
+    return tuple(message._replace(name="") for message in messages)
+
+
+@pytest.mark.parametrize("adapter", [CHAT, RESPONSES, MESSAGES, COHERE, GENERATE], ids=lambda adapter: adapter.name)
 def test_injected_history_reads_back_unchanged(adapter: ProviderAdapter) -> None:
     body = {"messages": [{"role": "user", "content": "and now?"}], "input": "and now?"}
+    body["contents"] = [{"role": "user", "parts": [{"text": "and now?"}]}]
     sent = adapter.inject(body, Injection("P", "B", CONVERSATION[1:5]))
     read = [message for message in adapter.read(sent).messages if message.role != "system"]
-    assert tuple(read[:-1]) == CONVERSATION[1:5]
+    assert nameless(read[:-1]) == CONVERSATION[1:5]
 
 
 Pieces = Callable[[str], tuple[str, ...]]
@@ -228,7 +256,9 @@ def test_payload_is_not_changed_in_place(speaker: Speaker) -> None:
     assert payload == before
 
 
-@pytest.mark.parametrize("speaker", [s for s in SPEAKERS if s.adapter is not COMPLETIONS], ids=lambda s: s.adapter.name)
+@pytest.mark.parametrize(
+    "speaker", [s for s in ALL_SPEAKERS if s.adapter is not COMPLETIONS], ids=lambda s: s.adapter.name
+)
 def test_tool_calls_are_read_from_whole_and_streamed_replies(speaker: Speaker) -> None:
     answer = Answer("Let me see.", tool_calls=(ToolCall("t1", "f", '{"a": 1}'), ToolCall("t2", "g", "{}")))
     whole, stream = (speaker.adapter.rewriter({}, ReplyStream) for _ in range(2))
