@@ -329,8 +329,8 @@ class Session:
         return recalled_by(self.state, found, round)
 
     def prepare_search(self, request: Request) -> None:
-        """Embed the question of a request before the session is locked, if a model of the application does that."""
-        if self._settings.embedder is None or not self._settings.retrieval or not self._opened:
+        """Embed the question of a request with the application's model, before the session is locked."""
+        if not self._settings.retrieval or not self._opened:
             return
         asked = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
         try:

@@ -159,7 +159,8 @@ class ManagedCall:
         request = self._adapter.read(body)
         self._binding.admit(session, request.messages)
         load_tables(request.model, self._binding.settings.windows)  # before the lock, where others would wait for it
-        session.prepare_search(request)
+        if self._binding.settings.embedder is not None:
+            session.prepare_search(request)
         if session.is_ending:  # its last turn was answered a moment ago
             background.finish(lambda subject: subject is session)
         with self._telemetry.opening(lambda: self.record if self._opened else None), defer_finalizers():
