@@ -15,6 +15,7 @@ from ctxwrap.session.children import CHILD
 from ctxwrap.session.compression import SessionCountsLine, counts_in
 from ctxwrap.session.lookup import finish_background_work
 from ctxwrap.session.open_turns import Compliance
+from ctxwrap.session.session import Session
 from ctxwrap.session.verify.report import folded
 from ctxwrap.stores.base import FileEntry, Files, Store
 from ctxwrap.stores.log_format import count_in
@@ -156,20 +157,41 @@ def session_details(store: Store, key: SessionKey) -> SessionDetails:
 
 
 def _newest(store: Store, keys: Iterable[SessionKey], limit: int | None) -> Listing:
+    """List sessions by their derived files; the log is read only of sessions too new to have any."""
     dated = sorted(((_updated_at(store, key), key) for key in keys), reverse=True)
     return Listing(tuple(_info_or_unreadable(store, key) for _, key in dated[:limit]), len(dated))
 
 
 def _updated_at(store: Store, key: SessionKey) -> str:
     try:
-        return _value(store.open(key).files, "updated_at")
+        return _value(store.open(key).files, "updated_at") or _new_info(store, key).updated_at
     except KeyMismatch:
         return ""
 
 
+def _new_info(store: Store, key: SessionKey) -> SessionInfo:
+    """Return what the log says about a session whose derived files come later."""
+    session, info = Session(key, store.open(key)), _info(store, key)
+    session.refresh()
+    state, total = session.state, session.state.compliance.total
+    if not state.derived.updated_at:
+        return info
+    return replace(
+        info,
+        state="ended" if state.derived.ended_at and state.turns.state != "active" else state.turns.state,
+        rounds=state.round,
+        messages=state.sequence["messages"],
+        created_at=state.derived.created_at,
+        updated_at=state.derived.updated_at,
+        missing_snapshots=total.missing,
+        missing_share=round(total.missing / total.asked, 3) if total.asked else 0.0,
+    )
+
+
 def _info_or_unreadable(store: Store, key: SessionKey) -> SessionInfo:
     try:
-        return _info(store, key)
+        info = _info(store, key)
+        return info if info.updated_at else _new_info(store, key)
     except KeyMismatch:
         return SessionInfo(
             key=key, state="unreadable", rounds=None, messages=None, created_at="", updated_at="", size=None

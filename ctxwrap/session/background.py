@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 logger = logging.getLogger("ctxwrap")
 
-_QUIET, _LATEST = 30.0, 300.0
+_QUIET, _LATEST = 20.0, 60.0
 """Work runs when its subject has been quiet for so many seconds; it is not put off any more after the second number."""
 
 _POLL = 5.0

@@ -112,6 +112,21 @@ def test_listing_a_thousand_sessions_reads_no_log() -> None:
         }
 
 
+def test_session_without_derived_files_is_listed_by_its_log(provider: Provider, store: Store) -> None:
+    for session in ("old", "new"):
+        Chat(provider, store, session=session).say("Hello!")
+    before = sessions_of(store, "default", "default")
+    files = store.open(SessionKey("default", "default", "new")).files
+    for entry in files.entries():
+        if not entry.name.endswith((".jsonl", "meta.json")):
+            files.remove(entry.name)
+    after = sessions_of(store, "default", "default")
+    known = ("key", "state", "rounds", "messages", "created_at", "updated_at")
+    assert [[getattr(info, name) for name in known] for info in after.sessions] == [
+        [getattr(info, name) for name in known] for info in before.sessions
+    ]
+
+
 def test_unknown_session_fields_are_empty(store: Store) -> None:
     appended(store, KEY, "messages", note("hi"))
     (info,) = sessions_of(store, "default", "default").sessions
