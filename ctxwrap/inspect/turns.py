@@ -1,7 +1,7 @@
 """Turns of a session, their packs, and the events of their stages."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -115,6 +115,8 @@ class TurnPage(NamedTuple):
     turns: tuple[TurnDetails, ...]
     before: int
     """The number of the first event; 0 if no turn lies before it."""
+    owners: Mapping[str, str]
+    """The user and the team of the session, as far as it has them."""
 
 
 def turns_before(store: Store, key: SessionKey, before: int | None = None, count: int = _PAGE) -> TurnPage:
@@ -137,7 +139,7 @@ def turns_before(store: Store, key: SessionKey, before: int | None = None, count
     noted = max((_messages_at(record) for number, record in events if number >= begins), default=0)
     said = _said_between(session, max(known, default=0) + 1, noted + _OPEN_TURN)
     turns = (TurnDetails(_info(0, id, said[id], run), tuple(said[id]), tuple(run), 0) for id, run in runs.items())
-    return TurnPage(tuple(turns), begins if begins > 1 and first > 1 else 0)
+    return TurnPage(tuple(turns), begins if begins > 1 and first > 1 else 0, dict(session.state.owners))
 
 
 def turn_near(store: Store, key: SessionKey, turn: str, event: int) -> TurnDetails:

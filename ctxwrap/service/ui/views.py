@@ -61,7 +61,7 @@ def turns_view(store: Store, key: SessionKey, before: int | None = None) -> dict
         request = _request_in(turn.events)
         rows.append({**_row(turn, request), "changed": _first_change(earlier, request)})
         earlier = request or earlier
-    return {"before": page.before, "turns": rows[::-1]}
+    return {"before": page.before, "owners": page.owners, "turns": rows[::-1]}
 
 
 def _row(turn: TurnDetails, request: Record) -> dict[str, Any]:

@@ -1,13 +1,18 @@
 """The data of the page is what the Python API says."""
 
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
+import openai
 import pytest
 
 import ctxwrap
 from ctxwrap.inspect import turns_before
 from ctxwrap.service.ui import views
+from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import SessionKey
 
 KEY = SessionKey("default", "default", "demo")
@@ -76,6 +81,14 @@ def test_first_difference_of_a_request_is_named(demo_store: Store) -> None:
     rows = views.turns_view(demo_store, KEY)["turns"]
     assert "first message" in {row["changed"] for row in rows}
     assert all(not row["changed"] for row in rows if row["mode"] == "disabled")
+
+
+def test_session_has_the_user_of_its_calls(provider: Provider, home: Path) -> None:
+    client: Any = ctxwrap.wrap(
+        openai.OpenAI(api_key="x", base_url=provider.openai_url), store=str(home), session="s", user="ada"
+    )
+    client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hello!"}])
+    assert views.turns_view(open_store(str(home)), SessionKey("default", "default", "s"))["owners"] == {"user": "ada"}
 
 
 def test_preview_keeps_to_the_budget_and_writes_nothing(demo_store: Store, handle: ctxwrap.SessionHandle) -> None:

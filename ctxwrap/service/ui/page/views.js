@@ -53,7 +53,8 @@ async function turns(key) {
   const totals = h("p", {}, "…");
   get("cost", key).then((cost) => totals.replaceWith(costTable(cost)), (error) => totals.replaceChildren(error.message));
   return {
-    element: h("section", {}, h("h1", {}, key.session), first.turns.length ? list.view : empty("This session has no turn yet."),
+    element: h("section", {}, h("h1", {}, key.session),
+      Object.entries(first.owners).map(([kind, name]) => badge(`${kind} ${name}`)), first.turns.length ? list.view : empty("This session has no turn yet."),
       h("details", {}, h("summary", {}, "Cost, beside sending everything or the last 20 messages"), totals)),
     ready: () => list.render(),
     changed: async () => {
