@@ -13,6 +13,7 @@ from ctxwrap import inspect
 from ctxwrap.cli.output import STORE, Column, command, printable, show, table
 from ctxwrap.clients.sdk_call import turn_of
 from ctxwrap.clients.wrap import wrap
+from ctxwrap.errors import NotFound
 from ctxwrap.service.handle import open_session
 from ctxwrap.session.lookup import holds_anything, key_for
 from ctxwrap.settings import check_mode
@@ -65,12 +66,13 @@ def chat_command(
         _greet(model, key, place)
         if shows_page:
             _open_page(place, key)
-        Chat(ask, place, key, mode).run()
+        Chat(ask, place, key, mode, user).run()
 
 
 class Chat:
-    def __init__(self, ask: AskModel, store: Store, key: SessionKey, mode: str) -> None:
+    def __init__(self, ask: AskModel, store: Store, key: SessionKey, mode: str, user: str | None = None) -> None:
         self._ask = ask
+        self._user = user
         self._store = store
         self._key = key
         self._mode = mode
@@ -113,7 +115,12 @@ class Chat:
 
     def _show_memory(self) -> None:
         state = inspect.memory_of(self._store, self._key)
-        for tier, items in state["memory"].items():
+        groups = dict(state["memory"])
+        if self._user is not None:
+            with suppress(NotFound):  # nothing is known yet
+                owned = open_session(user=self._user, store=self._store).memory()["memory"]["core"]
+                groups = {f"core of user {printable(self._user)}": owned, **groups}
+        for tier, items in groups.items():
             click.secho(tier, bold=True)
             for item in items:
                 click.echo(f"  {item['decay']:.2f}  {printable(item['id'])}  {printable(item['content'])}")

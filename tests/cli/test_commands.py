@@ -63,6 +63,12 @@ def test_a_chat_remembers_within_and_between_runs(home: Path) -> None:
     assert [role for role, _ in said(home, "chat")] == ["user", "assistant"] * 2
 
 
+def test_memory_of_a_chat_with_a_user_shows_what_the_user_told(home: Path) -> None:
+    ctxwrap("chat", "--store", str(home), "--user", "ada", "--session", "one", typed="My name is Ada.\n/quit\n")
+    other = ctxwrap("chat", "--store", str(home), "--user", "ada", "--session", "two", typed="Hello!\n/memory\n/quit\n")
+    assert "core of user ada\n  0.05  user+core-name  The user's name is Ada." in other.output
+
+
 def test_chat_log_records_the_usage(home: Path) -> None:
     ctxwrap("chat", "--store", str(home), typed="My name is Ada\n")
     done = [event for event in events(home, "chat") if event["type"] == "done"]

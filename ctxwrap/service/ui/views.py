@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from ctxwrap.inspect.turns import REQUESTS, epoch_at, pack_in, turn_near
 from ctxwrap.memory.memory import rules_from_json
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.service.handle import SessionHandle
+from ctxwrap.session.lookup import owner_key
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.session import Session
 from ctxwrap.settings import MemoryRules, Settings
@@ -222,12 +224,23 @@ def memory_view(store: Store, key: SessionKey, round: int | None = None) -> dict
     session.refresh()
     rules = rules_from_json(session.state.rules)[0] if session.state.rules else MemoryRules()
     newest = session.state.round
-    state = details_of(store, key, None if round is None or round >= newest else round)
+    is_newest = round is None or round >= newest
+    state = details_of(store, key, None if is_newest else round)
     return {
         **state,
+        "owned": _owned_items(store, key, session.state.owners) if is_newest else {},
         "newest": newest,
         "thresholds": {tier: getattr(rules.thresholds, tier) for tier in ("core", "working", "ephemeral")},
     }
+
+
+def _owned_items(store: Store, key: SessionKey, owners: Mapping[str, str]) -> dict[str, Any]:
+    """The core items of the session's user and team, which requests show beside its own."""
+    found = {}
+    for kind, name in owners.items():
+        with suppress(NotFound):
+            found[f"{kind} {name}"] = details_of(store, owner_key(kind, name, key.tenant))["memory"]["core"]
+    return found
 
 
 def curves_view(store: Store, key: SessionKey) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ctxwrap.inspect import turns_before
 from ctxwrap.service.ui import views
 from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
-from ctxwrap.testing.practice import Provider
+from ctxwrap.testing.practice import PracticeModel, Provider
 from ctxwrap.types import SessionKey
 
 KEY = SessionKey("default", "default", "demo")
@@ -87,8 +87,12 @@ def test_session_has_the_user_of_its_calls(provider: Provider, home: Path) -> No
     client: Any = ctxwrap.wrap(
         openai.OpenAI(api_key="x", base_url=provider.openai_url), store=str(home), session="s", user="ada"
     )
-    client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hello!"}])
-    assert views.turns_view(open_store(str(home)), SessionKey("default", "default", "s"))["owners"] == {"user": "ada"}
+    provider.answer = PracticeModel()
+    client.chat.completions.create(model="m", messages=[{"role": "user", "content": "My name is Ada."}])
+    store, key = open_store(str(home)), SessionKey("default", "default", "s")
+    assert views.turns_view(store, key)["owners"] == {"user": "ada"}
+    (item,) = views.memory_view(store, key)["owned"]["user ada"]
+    assert item["content"] == "The user's name is Ada."
 
 
 def test_preview_keeps_to_the_budget_and_writes_nothing(demo_store: Store, handle: ctxwrap.SessionHandle) -> None:

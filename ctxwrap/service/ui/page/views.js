@@ -187,7 +187,7 @@ async function memory(key) {
 }
 
 function tiers(key, state) {
-  const groups = { ...state.memory, swap: state.swap };
+  const groups = { ...state.owned, ...state.memory, swap: state.swap };
   return h("div", {}, state.active_task ? h("p", {}, h("b", {}, "Active task: "), state.active_task) : null,
     Object.entries(groups).map(([tier, items]) => h("section", { class: "tier" }, h("h2", {}, `${tier} (${items.length})`),
       items.length ? table(`Items of ${tier}`, ["Item", "Content", "Strength", "Origin", "Learned from", "Since"], items.map((item) => row([
