@@ -12,7 +12,7 @@ import click
 from ctxwrap.cli.output import STORE, command, progress_bar
 from ctxwrap.clients.wrap import wrap
 from ctxwrap.errors import SettingsError
-from ctxwrap.service.handle import open_session
+from ctxwrap.service.handle import SessionHandle, open_session
 from ctxwrap.session.lookup import holds_anything
 from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
@@ -140,14 +140,16 @@ def make_session(store: Store, session: str, manifest: str) -> Iterator[None]:
         for text in _LATER:
             ask(_user(text))
             yield
+        _purge(open_session(session, store=store))
         yield from _use_tool(ask)
         ask(_user("What is my favourite hotel?"), client=with_files)
         yield
     flush()
-    handle = open_session(session, store=store)
+
+
+def _purge(handle: SessionHandle) -> None:
     for each in [each for each in handle.messages() if "door code" in str(each.record.get("content"))]:
         handle.purge(message=each.number)
-    yield
 
 
 def _user(text: str) -> dict[str, Any]:
