@@ -58,19 +58,24 @@ _OTHER_APIS = ("/api/generate", "/converse", "/invoke")
 """Ends of the paths of model APIs without an adapter."""
 
 
+class DoorOptions(SettingsDict, total=False):
+    """What a door takes, as keywords: names of its calls, the store, and any setting."""
+
+    session: str | None
+    tenant: str
+    agent: str
+    user: str | None
+    team: str | None
+    store: Store | str | os.PathLike[str] | None
+    settings: Settings | None
+
+
 def transport(
     inner: Any = None,
     /,
     *,
-    session: str | None = None,
-    tenant: str = "default",
-    agent: str = "default",
-    user: str | None = None,
-    team: str | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
-    settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
-    **setting_overrides: Unpack[SettingsDict],
+    **options: Unpack[DoorOptions],
 ) -> Any:
     """`inner`, a transport of httpx or httpx2, with context; without `inner`, a new `httpx.HTTPTransport`.
 
@@ -78,8 +83,7 @@ def transport(
     its user and team.
     """
     inner = inner if inner is not None else import_module("httpx").HTTPTransport()
-    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
-    binding = _binding(names, store, settings, setting_overrides)
+    binding = _binding(options)
     return joined(_Transport, module_of(inner).BaseTransport)(inner, binding, retry_window)
 
 
@@ -87,43 +91,27 @@ def async_transport(
     inner: Any = None,
     /,
     *,
-    session: str | None = None,
-    tenant: str = "default",
-    agent: str = "default",
-    user: str | None = None,
-    team: str | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
-    settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
-    **setting_overrides: Unpack[SettingsDict],
+    **options: Unpack[DoorOptions],
 ) -> Any:
     """The same for `AsyncClient`; without `inner`, over a new `httpx.AsyncHTTPTransport`."""
     inner = inner if inner is not None else import_module("httpx").AsyncHTTPTransport()
-    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
-    binding = _binding(names, store, settings, setting_overrides)
+    binding = _binding(options)
     return joined(_AsyncTransport, module_of(inner).AsyncBaseTransport)(inner, binding, retry_window)
 
 
 def http_client(
     *,
-    session: str | None = None,
-    tenant: str = "default",
-    agent: str = "default",
-    user: str | None = None,
-    team: str | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
-    settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
     library: Library = "httpx",
     client_options: Mapping[str, Any] | None = None,
-    **setting_overrides: Unpack[SettingsDict],
+    **options: Unpack[DoorOptions],
 ) -> "httpx.Client":
     """A client of httpx, or of httpx2, whose requests to model APIs have context, for anything that takes one.
 
     `client_options` are arguments of `httpx.Client`, such as `timeout` or `proxy`.
     """
-    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
-    binding = _binding(names, store, settings, setting_overrides)
+    binding = _binding(options)
     client: httpx.Client = import_module(library).Client(**(client_options or {}))
     _open_door(client, lambda inner: joined(_Transport, module_of(inner).BaseTransport)(inner, binding, retry_window))
     return client
@@ -131,21 +119,13 @@ def http_client(
 
 def async_http_client(
     *,
-    session: str | None = None,
-    tenant: str = "default",
-    agent: str = "default",
-    user: str | None = None,
-    team: str | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
-    settings: Settings | None = None,
     retry_window: float = RETRY_WINDOW,
     library: Library = "httpx",
     client_options: Mapping[str, Any] | None = None,
-    **setting_overrides: Unpack[SettingsDict],
+    **options: Unpack[DoorOptions],
 ) -> "httpx.AsyncClient":
     """The same for async code."""
-    names = {"session": session, "tenant": tenant, "agent": agent, "user": user, "team": team}
-    binding = _binding(names, store, settings, setting_overrides)
+    binding = _binding(options)
     client: httpx.AsyncClient = import_module(library).AsyncClient(**(client_options or {}))
     _open_door(
         client, lambda inner: joined(_AsyncTransport, module_of(inner).AsyncBaseTransport)(inner, binding, retry_window)
@@ -153,16 +133,14 @@ def async_http_client(
     return client
 
 
-def _binding(
-    names: Mapping[str, Any],
-    store: Store | str | os.PathLike[str] | None,
-    settings: Settings | None,
-    overrides: Mapping[str, Any],
-) -> ClientBinding:
-    chosen = settings_from(settings, **overrides)
-    if chosen.context_mode != "disabled":
+def _binding(options: DoorOptions) -> ClientBinding:
+    given: dict[str, Any] = dict(options)
+    names = {name: given.pop(name) for name in ("session", "tenant", "agent", "user", "team") if name in given}
+    store = resolve_store(given.pop("store", None))
+    settings = settings_from(given.pop("settings", None), **given)
+    if settings.context_mode != "disabled":
         preload_encoding("o200k_base", read_sample)
-    return ClientBinding(store=resolve_store(store), settings=chosen, **names)
+    return ClientBinding(store=store, settings=settings, **names)
 
 
 def _open_door(client: Any, door: Callable[[Any], Any]) -> None:
