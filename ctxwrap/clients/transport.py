@@ -4,22 +4,19 @@ It is for SDKs and frameworks that `wrap` does not know but that take an HTTP cl
 same turn as that of a wrapped client. All other requests pass unchanged.
 """
 
-import hashlib
 import logging
 import os
-import threading
-import zlib
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from time import monotonic
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from ctxwrap.clients.exchange import Exchange, ParkedCalls, decoded_content, without_own_headers
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight, in_flight, joined, module_of
 from ctxwrap.clients.responses import rewrite, rewrite_async
-from ctxwrap.clients.rewritten_body import AsyncStoredCall, StoredCall, encoded, payload_in, stored_by
+from ctxwrap.clients.rewritten_body import AsyncStoredCall, StoredCall, payload_in, stored_by
 from ctxwrap.clients.sdk import split_headers
-from ctxwrap.clients.sdk_call import read_sample, with_cache_key, with_new_idempotency_key
+from ctxwrap.clients.sdk_call import read_sample, with_cache_key
 from ctxwrap.errors import UnsupportedClient
 from ctxwrap.providers import adapter_at
 from ctxwrap.providers.base import ProviderAdapter
@@ -29,10 +26,10 @@ from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
 from ctxwrap.tokens.counting import preload_encoding
 from ctxwrap.turn import async_, sync
-from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.binding import ClientBinding
 from ctxwrap.turn.document_updates import finish_documents
 from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
-from ctxwrap.types import Body, Send, SendAsync, SessionKey
+from ctxwrap.types import Body, Send, SendAsync
 
 if TYPE_CHECKING:
     import httpx
@@ -47,11 +44,7 @@ RETRY_WINDOW = 10.0
 _LONGEST_WAIT = 60.0
 """The longest `retry-after` that SDKs follow."""
 
-_LARGEST_BODY = 64 << 20
-"""Bytes of a compressed request body after decompression; a larger one passes unchanged."""
-
 _BODY_DIGESTS = ("x-amz-content-sha256", "content-digest", "repr-digest", "digest", "content-md5", "signature-input")
-_RETRY_COUNT, _IDEMPOTENCY_KEY = "x-stainless-retry-count", "idempotency-key"
 _RETRIED = frozenset({408, 409, 425, 429})
 _MAYBE_TOO_LONG = frozenset({400, 413, 422, 500})
 _OTHER_APIS = ("/api/generate", "/converse", "/invoke")
@@ -157,165 +150,6 @@ class _StatusError(Exception):
         self.status_code, self.body = status_code, body
 
 
-class _Exchange:
-    """A request to a model: what the caller sent, and how it is sent on."""
-
-    def __init__(self, request: Any, content: bytes, body: Body, adapter: ProviderAdapter, scope: CallScope) -> None:
-        self.request, self.content, self.body = request, content, body
-        self.adapter, self.scope = adapter, scope
-
-    def plain_body(self) -> Body:
-        return self.body
-
-    def outgoing(self, call: Any, *, is_smaller: bool) -> Any:
-        """The request of `call`: the caller's bytes if the body has not changed."""
-        body = call.body if isinstance(call, PassthroughCall) or call.rewrites else None
-        headers = _own_headers(self.request)
-        if is_smaller:
-            headers = list(with_new_idempotency_key({"headers": dict(headers)})["headers"].items())
-        return _request(self.request, headers, self.content if body is None else encoded(body), body is not None)
-
-    def own_request(self, body: Body) -> Any:
-        """A request of ctxwrap's own, which is no retry of the caller's."""
-        headers = [each for each in _own_headers(self.request) if not each[0].lower().startswith("x-stainless-")]
-        headers = [each for each in headers if each[0].lower() != _IDEMPOTENCY_KEY]
-        made = _request(self.request, headers, encoded(body), True)
-        whole = self.adapter.whole_path(made.url.raw_path.decode("ascii"))
-        made.url = made.url.copy_with(raw_path=whole.encode("ascii"))
-        return made
-
-    @property
-    def identity(self) -> str:
-        """What a retry has in common with its first request: the idempotency key, else the body."""
-        key = self.request.headers.get(_IDEMPOTENCY_KEY)
-        return key or hashlib.sha256(f"{self.request.url.path}\n".encode() + self.content).hexdigest()
-
-    @property
-    def says_it_is_new(self) -> bool:
-        """Whether the SDK numbers its retries, and this is the first request."""
-        return str(self.request.headers.get(_RETRY_COUNT, "")) == "0"
-
-
-def _own_headers(request: Any) -> list[tuple[str, str]]:
-    """The headers in their order and spelling, without ctxwrap's."""
-    raw = [(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw]
-    return [(name, value) for name, value in raw if not name.lower().startswith("x-ctxwrap-")]
-
-
-def _request(request: Any, headers: list[tuple[str, str]], content: bytes, is_changed: bool) -> Any:
-    """A copy of `request` with other headers and other content."""
-    dropped = {"content-length", "transfer-encoding", *(("content-encoding",) if is_changed else ())}
-    kept = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers if name.lower() not in dropped]
-    kept.append((b"Content-Length", b"%d" % len(content)))
-    stream = module_of(request).ByteStream(content)
-    return type(request)(request.method, request.url, headers=kept, stream=stream, extensions=request.extensions)
-
-
-def _without_own_headers(request: Any) -> Any:
-    if not any(name.startswith("x-ctxwrap-") for name in request.headers):
-        return request
-    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in _own_headers(request)]
-    return type(request)(
-        request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
-    )
-
-
-def decoded_content(content: bytes, coding: str) -> bytes | None:
-    """A request's body without its compression; None if it cannot be read."""
-    coding = coding.strip().lower()
-    if coding in ("", "identity"):
-        return content
-    if coding not in ("gzip", "deflate"):
-        return None
-    try:
-        decoder = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        plain = decoder.decompress(content, _LARGEST_BODY)
-    except zlib.error:
-        return None
-    return plain if decoder.eof else None
-
-
-class _ParkedCall(NamedTuple):
-    call: Any
-    reason: str
-    """What the log says if no retry comes."""
-    is_redirect: bool
-    deadline: float
-
-
-class ParkedCalls:
-    """Calls that failed and may be tried again. One that is not tried again in time ends its turn.
-
-    A retry of the SDK is the same turn. SDKs of OpenAI and Anthropic number their requests: number 0 is a new call.
-    Otherwise a request with the same idempotency key, else with the same body, is taken for a retry.
-    """
-
-    def __init__(self, window: float) -> None:
-        self._window = window
-        self._changed = threading.Condition()
-        self._parked: dict[tuple[SessionKey | None, str], _ParkedCall] = {}
-        self._watcher: threading.Thread | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._parked
-
-    def park(
-        self, exchange: _Exchange, call: Any, reason: str, *, wait: float = 0.0, is_redirect: bool = False
-    ) -> bool:
-        """Keep the call for a retry; return whether there is time for one."""
-        if self._window <= 0:
-            return False
-        parked = _ParkedCall(call, reason, is_redirect, monotonic() + wait + self._window)
-        with self._changed:
-            earlier = self._parked.pop((exchange.scope.key, exchange.identity), None)
-            self._parked[exchange.scope.key, exchange.identity] = parked
-            if self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="ctxwrap-retries", daemon=True)
-                self._watcher.start()
-            self._changed.notify()
-        if earlier is not None:
-            earlier.call.managed.save(earlier.reason)
-        return True
-
-    def take(self, exchange: _Exchange, *, ends_others: bool) -> Any:
-        """The call that `exchange` retries, or None. Other parked calls of the session end, so that it is free."""
-        if self.is_empty:
-            return None
-        place = exchange.scope.key, exchange.identity
-        with self._changed:
-            found = self._parked.get(place)
-            if found is not None and (found.is_redirect or not exchange.says_it_is_new):
-                del self._parked[place]
-                return found.call
-            others = [each for each in self._parked if each[0] == place[0]] if ends_others else []
-            ended = [self._parked.pop(each) for each in others]
-        for each in ended:
-            each.call.managed.save(each.reason)
-        return None
-
-    def end_all(self) -> None:
-        with self._changed:
-            ended = list(self._parked.values())
-            self._parked.clear()
-            self._changed.notify()
-        for each in ended:
-            each.call.managed.save(each.reason)
-
-    def _watch(self) -> None:
-        while True:
-            with self._changed:
-                late = [place for place, each in self._parked.items() if each.deadline <= monotonic()]
-                ended = [self._parked.pop(place) for place in late]
-                if not self._parked and not ended:
-                    self._watcher = None
-                    return
-                if not ended:
-                    self._changed.wait(min(each.deadline for each in self._parked.values()) - monotonic())
-            for each in ended:
-                each.call.managed.save(each.reason)
-
-
 class _Door:
     """What the sync and the async transport share."""
 
@@ -347,7 +181,7 @@ class _Door:
             self._warned = True
             logger.warning("ctxwrap: it does not know the API at %s: such calls have no context", path[:200])
 
-    def _exchange(self, request: Any, adapter: ProviderAdapter, content: bytes) -> _Exchange | None:
+    def _exchange(self, request: Any, adapter: ProviderAdapter, content: bytes) -> Exchange | None:
         """The request with its scope; None if its body is no JSON object that can be read."""
         plain = decoded_content(content, request.headers.get("content-encoding", ""))
         body = None if plain is None else payload_in(plain)
@@ -357,12 +191,12 @@ class _Door:
         if scope.mode not in ("disabled", "shadow"):
             _check_unsigned(request)
         adapter = with_cache_key(adapter, SimpleNamespace(base_url=request.url), self._binding, scope)
-        return _Exchange(request, content, body, adapter, scope)
+        return Exchange(request, content, body, adapter, scope)
 
-    def _retried(self, exchange: _Exchange) -> Any:
+    def _retried(self, exchange: Exchange) -> Any:
         return self._parked.take(exchange, ends_others=self._binding.settings.on_busy != "interleave")
 
-    def _keeps(self, exchange: _Exchange, call: Any, error: Any) -> bool:
+    def _keeps(self, exchange: Exchange, call: Any, error: Any) -> bool:
         """Whether the turn stays open after `error`, an exception or a response, since a retry may follow."""
         if isinstance(call, PassthroughCall):
             return True
@@ -419,12 +253,12 @@ class _Transport(_Door):
     def handle_request(self, request: Any) -> Any:
         stored = None if in_flight.get() is not None else stored_by(request)
         if stored is not None:
-            response = self._inner.handle_request(_without_own_headers(request))
+            response = self._inner.handle_request(without_own_headers(request))
             return rewrite(_asked_by(request, response), StoredCall(stored)) if response.is_success else response
         adapter = self._adapter(request)
         exchange = None if adapter is None else self._exchange(request, adapter, request.read())
         if exchange is None:
-            return self._inner.handle_request(_without_own_headers(request))
+            return self._inner.handle_request(without_own_headers(request))
         call = self._retried(exchange)
         if call is None:
             call = sync.begin(
@@ -436,7 +270,7 @@ class _Transport(_Door):
         self._finish()
         self._inner.close()
 
-    def _send(self, exchange: _Exchange, call: Any) -> Any:
+    def _send(self, exchange: Exchange, call: Any) -> Any:
         is_smaller = False
         while True:
             try:
@@ -464,7 +298,7 @@ class _Transport(_Door):
         response.stream.close()
         return bool(call.shrink(_replayed(response, raw)))
 
-    def _sender(self, exchange: _Exchange) -> Send:
+    def _sender(self, exchange: Exchange) -> Send:
         def send(body: Body) -> Body:
             with call_in_flight(OWN_REQUEST):
                 response = self._inner.handle_request(exchange.own_request(body))
@@ -477,7 +311,7 @@ class _AsyncTransport(_Door):
     async def handle_async_request(self, request: Any) -> Any:
         stored = None if in_flight.get() is not None else stored_by(request)
         if stored is not None:
-            response = await self._inner.handle_async_request(_without_own_headers(request))
+            response = await self._inner.handle_async_request(without_own_headers(request))
             return (
                 await rewrite_async(_asked_by(request, response), AsyncStoredCall(stored))
                 if response.is_success
@@ -486,7 +320,7 @@ class _AsyncTransport(_Door):
         adapter = self._adapter(request)
         exchange = None if adapter is None else self._exchange(request, adapter, await request.aread())
         if exchange is None:
-            return await self._inner.handle_async_request(_without_own_headers(request))
+            return await self._inner.handle_async_request(without_own_headers(request))
         call = await in_thread_if(not self._parked.is_empty, self._retried, exchange)
         if call is None:
             call = await async_.begin(
@@ -498,7 +332,7 @@ class _AsyncTransport(_Door):
         await in_thread(self._finish)
         await self._inner.aclose()
 
-    async def _send(self, exchange: _Exchange, call: Any) -> Any:
+    async def _send(self, exchange: Exchange, call: Any) -> Any:
         is_smaller = False
         while True:
             try:
@@ -525,7 +359,7 @@ class _AsyncTransport(_Door):
         await response.stream.aclose()
         return bool(await call.shrink(_replayed(response, raw)))
 
-    def _async_sender(self, exchange: _Exchange) -> SendAsync:
+    def _async_sender(self, exchange: Exchange) -> SendAsync:
         async def send(body: Body) -> Body:
             with call_in_flight(OWN_REQUEST):
                 response = await self._inner.handle_async_request(exchange.own_request(body))

@@ -12,9 +12,10 @@ from typing import Any
 import httpx
 from starlette.types import Message, Receive, Scope, Send
 
+from ctxwrap.clients.exchange import decoded_content
 from ctxwrap.clients.http import EXTENSION
 from ctxwrap.clients.rewritten_body import payload_in
-from ctxwrap.clients.transport import RETRY_WINDOW, async_transport, decoded_content
+from ctxwrap.clients.transport import RETRY_WINDOW, async_transport
 from ctxwrap.errors import CtxwrapError, InvalidId, QuotaExceeded, SessionBusy, SettingsError, UnsupportedClient
 from ctxwrap.providers import adapter_at
 from ctxwrap.providers.base import ProviderAdapter
