@@ -173,10 +173,10 @@ def _branch(ask: Any) -> Iterator[None]:
     first = _user("Which museum should we see?")
     answer = ask(first).choices[0].message
     yield
-    told = {"role": "assistant", "content": answer.content}
-    ask(first, told, _user("We have one hour."))
+    reply = {"role": "assistant", "content": answer.content}
+    ask(first, reply, _user("We have one hour."))
     yield
-    ask(first, told, _user("We have a whole day."))
+    ask(first, reply, _user("We have a whole day."))
     yield
 
 

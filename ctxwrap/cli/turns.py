@@ -110,8 +110,8 @@ def event_parts(event: Record, number: int, limit: int) -> "Parts":
     if kind in _EVENTS and kind != "done":
         yield from (part for part in _EVENTS[kind](event) if part != "")
     else:
-        told = {name: value for name, value in event.items() if name not in ("ctx", "type", "run")}
-        yield facts((name, _cut(_flat(value), limit)) for name, value in told.items())
+        fields = {name: value for name, value in event.items() if name not in ("ctx", "type", "run")}
+        yield facts((name, _cut(_flat(value), limit)) for name, value in fields.items())
 
 
 def damage(lines: int) -> str:

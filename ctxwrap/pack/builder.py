@@ -404,18 +404,18 @@ class _Packing:
         back = self.sources.recall(self.found.chosen, self.inputs.runtime.round)
         self.recalled = tuple(each for each in back if each.id not in shown)
         for item in (MemoryItem.from_json(each.item or {}) for each in self.recalled):
-            told = item.shown(round(item.decay, 3))
-            tokens = sizes(self.measure.text).whole(told)
+            entry = item.shown(round(item.decay, 3))
+            tokens = sizes(self.measure.text).whole(entry)
             self.items.append(recalled_item(item, tokens, fits=tokens <= left))
             if tokens <= left:
                 left -= tokens
                 self.ledger.spend("memory", tokens)
-                self._show(item, told)
+                self._show(item, entry)
 
-    def _show(self, item: MemoryItem, told: dict[str, Any]) -> None:
+    def _show(self, item: MemoryItem, entry: dict[str, Any]) -> None:
         """Add an item to the state, though the epoch may have it and the state may say that it is dropped."""
         for memory in (self.state["memory"], self.chosen.state["memory"]):
-            memory[item.tier] = [*memory[item.tier], told]
+            memory[item.tier] = [*memory[item.tier], entry]
         dropped = [id for id in self.chosen.state.pop("dropped", ()) if id != item.id]
         self.chosen.state |= {"dropped": dropped} if dropped else {}
 
