@@ -91,7 +91,11 @@ def ui_app(store: Store) -> Starlette:
         return await _answer(lambda: _preview(store, asked))
 
     async def live(request: Request) -> Response:
-        session = Session(_key(dict(request.query_params)), store.open(_key(dict(request.query_params))))
+        try:
+            key = _key(dict(request.query_params))
+            session = Session(key, store.open(key))
+        except CtxwrapError as error:
+            return JSONResponse({"error": str(error)}, 400, _HEADERS)
         return StreamingResponse(_changes(session, request), media_type="text/event-stream")
 
     return Starlette(

@@ -72,3 +72,4 @@ def test_errors_are_readable(app: LocalAccess) -> None:
     assert client.get("/api/turn?session=demo&turn=none").status_code == 404
     assert client.post("/api/preview", content=b"[" * 100_000).status_code == 400
     assert client.post("/api/preview", json={"session": "demo", "message": " "}).status_code == 400
+    assert client.get("/api/live?session=").status_code == 400
