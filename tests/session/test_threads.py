@@ -110,6 +110,7 @@ def test_work_does_not_wait_for_the_full_thread_pool_of_the_loop() -> None:
 def interrupted(times: int, work: Callable[[], None]) -> None:
     """Do it with so many signals in its middle, each of which the main thread has taken before it goes on."""
     taken: list[int] = []
+    all_sent = threading.Event()
 
     def handler(*_: object) -> None:
         taken.append(1)
@@ -126,12 +127,15 @@ def interrupted(times: int, work: Callable[[], None]) -> None:
             while len(taken) < sent or is_in_handler():
                 # a signal that comes just before the main thread waits is handled when another one wakes it
                 os.kill(os.getpid(), signal.SIGUSR2)
+        all_sent.set()
         work()
 
     before = signal.signal(signal.SIGUSR1, handler), signal.signal(signal.SIGUSR2, lambda *_: None)
     try:
         run_uninterrupted(whole)
     finally:
+        # a signal that comes after its handler is taken away ends the process
+        assert all_sent.wait(PATIENCE)
         signal.signal(signal.SIGUSR1, before[0])
         signal.signal(signal.SIGUSR2, before[1])
 
