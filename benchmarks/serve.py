@@ -56,30 +56,39 @@ async def _upstream(words: int, pause: float) -> None:
     await server.serve_forever()
 
 
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def _connect(port: int) -> Coroutine[Any, Any, Connection]:
+    return asyncio.open_connection("127.0.0.1", port)
+
+
 async def _stream(
-    port: int, session: str, mode: str, *, direct: bool = False, text: str = "Hello.", clock: Callable[[], float]
+    connection: Connection, session: str, mode: str, clock: Callable[[], float], text: str = "Hello."
 ) -> tuple[float, bool]:
     """The time until the first byte of a stream's body, and whether it came to its end."""
+    reader, writer = connection
     body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": text}]})
-    named = "" if direct else f"x-ctxwrap-session: {session}\r\nx-ctxwrap-mode: {mode}\r\n"
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n{named}"
+    host, port = writer.get_extra_info("peername")
+    names = f"x-ctxwrap-session: {session}\r\nx-ctxwrap-mode: {mode}\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-type: application/json\r\n{names}"
     begun = clock()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
+    writer.write(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
     await reader.readuntil(b"\r\n\r\n")
     await reader.read(1)
     seconds = clock() - begun
     end = b""
-    while piece := await reader.read(65536):
+    while not end.endswith(b"\r\n0\r\n\r\n") and (piece := await reader.read(65536)):
         end = (end + piece)[-200:]
-        if b"[DONE]" in end and (direct or end.endswith(b"0\r\n\r\n")):
-            break
-    writer.close()
     return seconds, b"[DONE]" in end
 
 
-def _open(port: int, session: str) -> Coroutine[Any, Any, tuple[float, bool]]:
-    return _stream(port, session, "enabled", clock=time.perf_counter)
+async def _stream_once(port: int, session: str) -> tuple[float, bool]:
+    connection = await _connect(port)
+    try:
+        return await _stream(connection, session, "enabled", time.perf_counter)
+    finally:
+        connection[1].close()
 
 
 def _children(pid: int) -> list[int]:
@@ -129,7 +138,7 @@ def _serving(words: int, pause: float, workers: int) -> Iterator[tuple[int, int,
 async def _warm_up(port: int, workers: int) -> None:
     for number in range(20):
         try:
-            await asyncio.gather(*(_open(port, f"warm-{number}-{each}") for each in range(workers)))
+            await asyncio.gather(*(_stream_once(port, f"warm-{number}-{each}") for each in range(workers)))
         except OSError:
             await asyncio.sleep(0.2)
 
@@ -137,7 +146,7 @@ async def _warm_up(port: int, workers: int) -> None:
 async def _many(port: int, streams: int, rounds: int, pids: list[int]) -> None:
     for number in range(rounds):
         cpu, begun = _cpu(pids), time.perf_counter()
-        done = await asyncio.gather(*(_open(port, f"s-{each}") for each in range(streams)))
+        done = await asyncio.gather(*(_stream_once(port, f"s-{number}-{each}") for each in range(streams)))
         waits = sorted(seconds for seconds, _ in done)
         print(
             f"round {number + 1}: {sum(ended for _, ended in done)} of {streams} streams complete in "
@@ -149,16 +158,21 @@ async def _many(port: int, streams: int, rounds: int, pids: list[int]) -> None:
 async def _one_by_one(ports: tuple[int, int], pids: list[int], calls: int) -> None:
     """The CPU time of the worker until the first byte of a stream, turn by turn of one session."""
     for mode in ("disabled", "enabled"):
-        spent = []
-        for number in range(calls):
-            await asyncio.sleep(_REST)  # the work behind the turn before
-            text = f"Message {number}: and what about the {number}th thing?"
-            seconds, is_complete = await _stream(ports[1], mode, mode, text=text, clock=lambda: _cpu(pids))
-            assert is_complete, "the stream broke off"
-            spent.append(seconds * 1000)
-        print(f"{mode}: CPU until the first byte {median(spent):.2f} ms (median), {max(spent):.2f} ms (worst)")
-    waits = [await _stream(ports[0], "", "", direct=True, clock=time.perf_counter) for _ in range(calls)]
-    print(f"direct: {median(seconds for seconds, _ in waits) * 1000:.2f} ms until the first byte, no worker in between")
+        for rest, load in ((_REST, "idle between calls"), (0.0, "busy")):
+            connection = await _connect(ports[1])
+            spent = []
+            for number in range(calls):
+                await asyncio.sleep(rest)  # the work behind the turn before
+                text = f"Message {number}: and what about the {number}th thing?"
+                seconds, is_complete = await _stream(connection, f"{mode} {load}", mode, lambda: _cpu(pids), text)
+                assert is_complete, "the stream broke off"
+                spent.append(seconds * 1000)
+            print(
+                f"{mode}, {load}: CPU until the first byte {median(spent):.2f} ms (median), {max(spent):.2f} ms (worst)"
+            )
+    connection = await _connect(ports[0])
+    waits = [(await _stream(connection, "", "", time.perf_counter))[0] for _ in range(calls)]
+    print(f"direct: {median(waits) * 1000:.2f} ms until the first byte, no worker in between")
 
 
 def main() -> None:

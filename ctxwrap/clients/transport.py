@@ -44,6 +44,9 @@ RETRY_WINDOW = 10.0
 _LONGEST_WAIT = 60.0
 """The longest `retry-after` that SDKs follow."""
 
+BODY_EXTENSION = "ctxwrap.body"
+"""The request's extension with its parsed body, for a caller that has one."""
+
 _BODY_DIGESTS = ("x-amz-content-sha256", "content-digest", "repr-digest", "digest", "content-md5", "signature-input")
 _RETRIED = frozenset({408, 409, 425, 429})
 _MAYBE_TOO_LONG = frozenset({400, 413, 422, 500})
@@ -183,8 +186,10 @@ class _Door:
 
     def _exchange(self, request: Any, adapter: ProviderAdapter, content: bytes) -> Exchange | None:
         """The request with its scope; None if its body is no JSON object that can be read."""
-        plain = decoded_content(content, request.headers.get("content-encoding", ""))
-        body = None if plain is None else payload_in(plain)
+        body = request.extensions.get(BODY_EXTENSION)
+        if body is None:
+            plain = decoded_content(content, request.headers.get("content-encoding", ""))
+            body = None if plain is None else payload_in(plain)
         if body is None:
             return None
         scope = self._binding.call_scope(split_headers(request.headers)[1])

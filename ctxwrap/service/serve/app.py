@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ctxwrap.clients.exchange import decoded_content
 from ctxwrap.clients.http import EXTENSION
 from ctxwrap.clients.rewritten_body import payload_in
-from ctxwrap.clients.transport import RETRY_WINDOW, async_transport
+from ctxwrap.clients.transport import BODY_EXTENSION, RETRY_WINDOW, async_transport
 from ctxwrap.errors import CtxwrapError, InvalidId, QuotaExceeded, SessionBusy, SettingsError, UnsupportedClient
 from ctxwrap.providers import adapter_at
 from ctxwrap.providers.base import ProviderAdapter
@@ -35,12 +35,14 @@ from ctxwrap.service.serve.routes import (
     route,
     upstream_headers,
 )
+from ctxwrap.service.serve.upstream import UpstreamTransport
 from ctxwrap.service.web import foreign_page, is_known_host
 from ctxwrap.session.scope import ScopeNames, using
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import settings_from
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
+from ctxwrap.turn.async_ import AsyncCall
 from ctxwrap.turn.document_updates import flush
 from ctxwrap.turn.lifecycle import PassthroughCall
 from ctxwrap.types import Body, SessionKey
@@ -62,9 +64,8 @@ class ProxyApp:
         self._store = store if store is not None else resolve_store(config.store)
         self._conversations = Conversations(self._store)
         self._settings = settings_from(**config.settings)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         self._door = async_transport(
-            inner if inner is not None else httpx.AsyncHTTPTransport(limits=limits, trust_env=False),
+            inner if inner is not None else UpstreamTransport(),
             store=self._store,
             settings=self._settings,
             retry_window=RETRY_WINDOW if config.workers == 1 else 0.0,  # a retry may reach another worker
@@ -325,8 +326,9 @@ class _Exchange:
             raw.append((b"content-length", b"%d" % len(content)))
         seconds = self._app.config.limits.seconds
         timeout = {"connect": _CONNECT, "read": seconds, "write": _CONNECT, "pool": _CONNECT}
+        extensions = {"timeout": timeout, BODY_EXTENSION: body}
         request = httpx.Request(
-            self.scope["method"], url, headers=raw, stream=httpx.ByteStream(content), extensions={"timeout": timeout}
+            self.scope["method"], url, headers=raw, stream=httpx.ByteStream(content), extensions=extensions
         )
         response = await self._app.send(request, scope)
         await self._reply(to, response, session)
@@ -337,7 +339,7 @@ class _Exchange:
         self._app.metrics.add(f'ctxwrap_requests_total{{upstream="{to.upstream.name}",status="{status // 100}xx"}}')
         raw = reply_headers(response.headers.raw)
         call = response.extensions.get(EXTENSION)
-        if session is not None and call is not None and call.record.mode != "disabled" and _is_header(session):
+        if session is not None and _has_context(call) and _is_header(session):
             raw.append((b"x-ctxwrap-session", session.encode("ascii")))
         stream: Any = response.stream
         try:
@@ -371,6 +373,10 @@ class _Exchange:
 
 
 _url = cache(httpx.URL)
+
+
+def _has_context(call: Any) -> bool:
+    return isinstance(call, AsyncCall) and call.managed.turn.mode != "disabled"
 
 
 def _is_header(text: str) -> bool:
