@@ -9,9 +9,11 @@ from ctxwrap.inspect.sessions import (
     Listing,
     SessionDetails,
     SessionInfo,
+    SessionTotals,
     all_sessions,
     session_details,
     sessions_of,
+    totals_of,
 )
 from ctxwrap.inspect.streams import Numbered, StreamFollower
 from ctxwrap.inspect.turns import TurnDetails, TurnInfo, TurnPage, pack_of, turn_details, turns_before, turns_of
@@ -27,6 +29,7 @@ __all__ = [
     "Point",
     "SessionDetails",
     "SessionInfo",
+    "SessionTotals",
     "Spent",
     "StreamFollower",
     "TurnDetails",
@@ -43,6 +46,7 @@ __all__ = [
     "pack_of",
     "session_details",
     "sessions_of",
+    "totals_of",
     "turn_details",
     "turns_before",
     "turns_of",

@@ -14,51 +14,8 @@ from ctxwrap.stores.log_format import count_in, message_in, tokens_in, turn_in
 from ctxwrap.tokens import Counter, counter_for, message_tokens
 from ctxwrap.tokens.messages import PER_REPLY
 from ctxwrap.tokens.models import price_of
+from ctxwrap.tokens.reported_usage import usage_in
 from ctxwrap.types import Record, SessionKey
-
-_ANTHROPIC = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-"""Anthropic counts cached tokens separately."""
-
-
-class Usage(NamedTuple):
-    """Token counts of a provider; None where it reports none."""
-
-    tokens_in: int | None
-    """Including cached ones."""
-    tokens_out: int | None
-    cached: int | None
-    """Of the tokens in, those read from a prompt cache."""
-    written: int | None
-    """Of the tokens in, those written to a prompt cache, if these have their own price."""
-    reasoning: int | None = None
-    """Of the tokens out, those of reasoning."""
-
-
-def usage_in(usage: Any) -> Usage:
-    details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
-    thoughts = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
-    cached = count_in(details, "cached_tokens")
-    return Usage(
-        _total(usage, ("prompt_tokens",), _ANTHROPIC),
-        _total(usage, ("completion_tokens",), ("output_tokens",)),
-        count_in(usage, "cache_read_input_tokens") if cached is None else cached,
-        count_in(usage, "cache_creation_input_tokens"),
-        count_in(thoughts, "reasoning_tokens"),
-    )
-
-
-def _object(record: Any, name: str) -> Any:
-    return record.get(name) if isinstance(record, dict) else None
-
-
-def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
-    """Return the sum of the fields of the first spelling that is present."""
-    for spelling in names:
-        counts = [count for name in spelling if (count := count_in(usage, name)) is not None]
-        if counts:
-            return sum(counts)
-    return None
-
 
 LAST = 20
 """Messages that the sliding window keeps."""

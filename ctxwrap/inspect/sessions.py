@@ -52,6 +52,14 @@ class SessionInfo:
         return {**self.key._asdict(), **{name: value for name, value in asdict(self).items() if name != "key"}}
 
 
+class SessionTotals(NamedTuple):
+    """A session's user, if it has one, and tokens, up to its last checkpoint; None if the session is unreadable."""
+
+    user: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
 class Listing(NamedTuple):
     sessions: tuple[SessionInfo, ...]
     """Newest first."""
@@ -125,6 +133,21 @@ def all_sessions(store: Store, limit: int | None = None) -> Listing:
     """List the sessions of all tenants and agents; for operators only."""
     background.finish()
     return _newest(store, store.keys(), limit)
+
+
+def totals_of(store: Store, key: SessionKey) -> SessionTotals:
+    """Return a session's totals; the log is read only if it is too short for a checkpoint."""
+    try:
+        log = store.open(key)
+        checkpoint = log.load_checkpoint()
+        known = checkpoint.known if checkpoint else {}
+        if "tokens" not in known:  # another version may have written the checkpoint
+            session = Session(key, log)
+            session.refresh()
+            known = session.state.as_json()
+    except KeyMismatch:
+        return SessionTotals()
+    return SessionTotals(known["owners"].get("user"), *known["tokens"])
 
 
 def session_details(store: Store, key: SessionKey) -> SessionDetails:

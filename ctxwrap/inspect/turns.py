@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound
-from ctxwrap.inspect.cost import usage_in
 from ctxwrap.inspect.streams import (
     Numbered,
     StreamContents,
@@ -30,6 +29,7 @@ from ctxwrap.session.session import Session
 from ctxwrap.session.swap import shortened
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.log_format import count_in, number_in, turn_in
+from ctxwrap.tokens.reported_usage import usage_in
 from ctxwrap.types import MissingContext, Record, SessionKey
 
 _SHORT = 200

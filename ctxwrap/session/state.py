@@ -21,6 +21,7 @@ from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.log_format import message_in, next_number, timestamp, tokens_in, turn_in
 from ctxwrap.stores.names import owner_kind
+from ctxwrap.tokens.reported_usage import usage_in
 from ctxwrap.types import LoggedMessage, Message, MissingContext, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
@@ -38,7 +39,7 @@ _FAR = timedelta(days=366)
 _FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
 """The fields kept of a grant, and the number of files."""
 
-_FORMAT = 19
+_FORMAT = 20
 """The checkpoint's format; increment it when the content, or how records are folded, changes."""
 
 
@@ -82,6 +83,8 @@ class SessionState:
         """Missing context, open or declined."""
         self.owners: dict[str, str] = {}
         """The user, and the team, of the last turn that named one."""
+        self.tokens_in = self.tokens_out = 0
+        """What providers reported for all turns."""
         self.contributions: dict[str, list[tuple[int, Record]]] = {}
         """By kind of owner, what turns gave to it and the log does not say that it has, with the events' numbers."""
         self.members: dict[tuple[str, ...], int] = {}
@@ -200,6 +203,10 @@ class SessionState:
             self._take_connection(kind, event, event.get("ctx") or {})
         if kind in ("start", "delta", "done"):
             self.turns.take(event)
+        if kind == "done":
+            usage = usage_in(event.get("usage"))
+            self.tokens_in += usage.tokens_in or 0
+            self.tokens_out += usage.tokens_out or 0
         if kind in ("start", "repack"):
             self._take_pack(event)
         if kind == "working_set" and event.get("granted") is True and event.get("by") == "model":
@@ -282,6 +289,7 @@ class SessionState:
             "files": self.files,
             "missing": self.missing,
             "owners": self.owners,
+            "tokens": [self.tokens_in, self.tokens_out],
             "contributions": self.contributions,
             "members": [[*session, number] for session, number in self.members.items()],
             "forgotten_facts": sorted(self.forgotten_facts),
@@ -315,6 +323,7 @@ class SessionState:
         self.missing = missing_from_json(known["missing"])
         self.owners, self.forgotten_facts = known["owners"], set(known["forgotten_facts"])
         self._forgotten_at = known["forgotten_at"]
+        self.tokens_in, self.tokens_out = known["tokens"]
         self.contributions = {
             owner: [(number, event) for number, event in waiting] for owner, waiting in known["contributions"].items()
         }

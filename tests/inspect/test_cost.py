@@ -10,7 +10,7 @@ import pytest
 import ctxwrap
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect import cost_of
-from ctxwrap.inspect.cost import LAST, Usage, usage_in
+from ctxwrap.inspect.cost import LAST
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.files.store import FileStore
@@ -18,6 +18,7 @@ from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Failure, PracticeModel, Provider, RecordedRequest
 from ctxwrap.tokens import counter_for
 from ctxwrap.tokens.models import price_of
+from ctxwrap.tokens.reported_usage import Usage, usage_in
 from ctxwrap.types import SessionKey
 from tests.cli.test_sessions_command import data, shown
 from tests.inspect.test_inspect import appended, note

@@ -15,10 +15,10 @@ from ctxwrap.inspect import (
     cost_of,
     curves_of,
     details_of,
+    totals_of,
     turn_details,
     turns_before,
 )
-from ctxwrap.inspect.cost import usage_in
 from ctxwrap.inspect.streams import control_in, text_in
 from ctxwrap.inspect.turns import REQUESTS, epoch_at, pack_in, turn_near
 from ctxwrap.memory.memory import rules_from_json
@@ -30,6 +30,7 @@ from ctxwrap.session.session import Session
 from ctxwrap.settings import MemoryRules, Settings
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.log_format import count_in
+from ctxwrap.tokens.reported_usage import usage_in
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.types import Record, SessionKey
 
@@ -47,7 +48,8 @@ def sessions_view(store: Store, search: str = "", offset: int = 0) -> dict[str, 
     """Sessions whose tenant, agent or name contains `search`, newest first."""
     found = [info for info in all_sessions(store).sessions if _matches(info, search)]
     page = found[offset : offset + SESSIONS]
-    return {"total": len(found), "offset": offset, "sessions": [info.as_json() for info in page]}
+    rows = [{**info.as_json(), **totals_of(store, info.key)._asdict()} for info in page]
+    return {"total": len(found), "offset": offset, "sessions": rows}
 
 
 def _matches(info: SessionInfo, search: str) -> bool:

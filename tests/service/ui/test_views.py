@@ -12,6 +12,7 @@ from ctxwrap.inspect import turns_before
 from ctxwrap.service.ui import views
 from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
+from ctxwrap.testing import ScriptedProvider
 from ctxwrap.testing.practice import PracticeModel, Provider
 from ctxwrap.types import SessionKey
 
@@ -102,6 +103,21 @@ def test_preview_keeps_to_the_budget_and_writes_nothing(demo_store: Store, handl
     assert used[0] <= 1500 < 32_000
     assert used[0] <= used[1] <= 32_000
     assert len(handle.events()) == before
+
+
+def test_list_of_sessions_has_the_user_and_the_tokens_of_all_turns(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    with ScriptedProvider(["One.", "Two."]) as provider:
+        client = ctxwrap.wrap(openai.OpenAI(base_url=provider.url, api_key="k"), store=store, session="s", user="ada")
+        usages = [
+            client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}]).usage
+            for text in ("First.", "Second.")
+        ]
+    ctxwrap.flush()
+    (row,) = views.sessions_view(store, "s")["sessions"]
+    assert row["user"] == "ada"
+    assert row["tokens_in"] == sum(usage.prompt_tokens for usage in usages if usage)
+    assert row["tokens_out"] == sum(usage.completion_tokens for usage in usages if usage)
 
 
 def test_search_finds_sessions_by_parts_of_their_names(demo_store: Store) -> None:

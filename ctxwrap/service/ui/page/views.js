@@ -16,12 +16,13 @@ async function sessions() {
     const found = await get("sessions", { search: input.value, offset });
     if (turn !== asked) return;
     const rows = found.sessions.map((each) => row([
-      h("a", { href: path(each) }, each.session), each.tenant, each.agent, badge(each.state || "new", each.state),
-      number(each.rounds), number(each.messages), each.size === null ? "–" : `${number(Math.ceil(each.size / 1024))} KB`,
+      h("a", { href: path(each) }, each.session), each.tenant, each.agent, each.user ?? "–", badge(each.state || "new", each.state),
+      number(each.rounds), number(each.messages),
+      each.tokens_in === null ? "–" : `${number(each.tokens_in)} / ${number(each.tokens_out)}`, each.size === null ? "–" : `${number(Math.ceil(each.size / 1024))} KB`,
       each.missing_share ? badge(`${percent(each.missing_share)} missing`, "warn") : "all", time(each.updated_at)]));
     const next = offset + found.sessions.length;
     list.replaceChildren(
-      found.total ? table(`${number(found.total)} sessions, newest first`, ["Session", "Tenant", "Agent", "State", "Rounds", "Messages", "Size", "Snapshots", "Last activity"], rows)
+      found.total ? table(`${number(found.total)} sessions, newest first`, ["Session", "Tenant", "Agent", "User", "State", "Rounds", "Messages", "Tokens in / out", "Size", "Snapshots", "Last activity"], rows)
         : empty(input.value ? "No session matches." : "There are no sessions yet. Run `ctxwrap chat` or `ctxwrap demo`, or wrap a client."),
       h("p", { class: "pages" },
         offset > 0 ? h("button", { type: "button", onclick: () => { offset = Math.max(0, offset - found.sessions.length); load(); } }, "Newer") : null,
