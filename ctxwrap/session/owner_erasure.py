@@ -23,6 +23,7 @@ from ctxwrap.session.purge import (
 )
 from ctxwrap.session.redaction import redaction, tombstone
 from ctxwrap.session.session import Session
+from ctxwrap.session.state import EVERYTHING
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.log_format import message_range, number_in, timestamp, turn_in
 from ctxwrap.types import Record, SessionKey
@@ -172,7 +173,7 @@ def _emptied(event: Record, *, time: str) -> Record:
     """An event of which only its number remains."""
     control = event.get("ctx") or {}
     kept = {name: control[name] for name in ("v", "seq", "id") if name in control}
-    return {"type": "purge", "reason": "everything", "ctx": {**kept, "time": time, "purged": time}}
+    return {"type": "purge", "reason": EVERYTHING, "ctx": {**kept, "time": time, "purged": time}}
 
 
 def _blank(record: Record, *, time: str) -> Record:

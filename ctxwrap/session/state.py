@@ -29,6 +29,9 @@ logger = logging.getLogger("ctxwrap")
 OPERATING = ("snapshot", "observation", "recall", "pin", "forget", "merge")
 """Events whose operations change memory."""
 
+EVERYTHING = "everything"
+"""The reason in what remains of an event after everything was deleted."""
+
 _CONNECTING = frozenset({"start", "memory", "join", "contribution", "merge", "forget"})
 """Events that may connect a session with a user or a team."""
 
@@ -85,6 +88,8 @@ class SessionState:
         """The user, and the team, of the last turn that named one."""
         self.tokens_in = self.tokens_out = 0
         """What providers reported for all turns."""
+        self.is_erased = False
+        """Whether everything before some record was deleted."""
         self.contributions: dict[str, list[tuple[int, Record]]] = {}
         """By kind of owner, what turns gave to it and the log does not say that it has, with the events' numbers."""
         self.members: dict[tuple[str, ...], int] = {}
@@ -97,6 +102,10 @@ class SessionState:
     def is_forgotten(self, content: str) -> bool:
         """Whether the owner had this fact forgotten."""
         return bool(self.forgotten_facts) and not self.forgotten_facts.isdisjoint(fact_digests(content))
+
+    def was_erased_during(self, turn: str) -> bool:
+        """Whether everything was deleted after this turn began, its beginning included."""
+        return self.is_erased and not self.turns.has(turn)
 
     def forgotten_since(self, turn: str) -> Callable[[str], bool] | None:
         """What decides whether a fact was forgotten while this turn was open, if something was."""
@@ -199,6 +208,8 @@ class SessionState:
             if kind == "snapshot":
                 changed = least_trusted_foreign(str((each.item or {}).get("origin")) for each in operations)
                 self.state_origin = parse_origin(event.get("origin")) or changed or "assistant"
+        elif kind == "purge" and event.get("reason") == EVERYTHING:
+            self.is_erased = True
         if kind in _CONNECTING:
             self._take_connection(kind, event, event.get("ctx") or {})
         if kind in ("start", "delta", "done"):
@@ -289,6 +300,7 @@ class SessionState:
             "files": self.files,
             "missing": self.missing,
             "owners": self.owners,
+            "is_erased": self.is_erased,
             "tokens": [self.tokens_in, self.tokens_out],
             "contributions": self.contributions,
             "members": [[*session, number] for session, number in self.members.items()],
@@ -323,6 +335,7 @@ class SessionState:
         self.missing = missing_from_json(known["missing"])
         self.owners, self.forgotten_facts = known["owners"], set(known["forgotten_facts"])
         self._forgotten_at = known["forgotten_at"]
+        self.is_erased = known["is_erased"]
         self.tokens_in, self.tokens_out = known["tokens"]
         self.contributions = {
             owner: [(number, event) for number, event in waiting] for owner, waiting in known["contributions"].items()

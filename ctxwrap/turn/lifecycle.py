@@ -292,6 +292,8 @@ class ManagedCall:
         self._written += len(text)
         try:
             with defer_finalizers(), session.locked():
+                if session.state.was_erased_during(turn.id):
+                    return
                 records = turn.partial_records(text)
                 session.append(turn.id, *records, self._clock(), part=f"d{self._written}-", is_edge=False)
         except Exception as error:
@@ -357,6 +359,9 @@ class ManagedCall:
         def closing_records() -> TurnEnd:
             if interrupted == _NOT_OPENED and not session.state.turns.has(turn.id):
                 return [], [], now  # the store does not have its opening
+            if session.state.was_erased_during(turn.id):
+                self._not_saved, self._error = ("reply",), "its session was deleted before the reply was complete"
+                return [], [], now
             return *turn.closing_records(session.memory, session.next_message, interrupted, decisions), now
 
         def write() -> None:
@@ -380,6 +385,8 @@ class ManagedCall:
             _write_deferred(session)
             raise
         else:
+            if self._not_saved:
+                return
             if any(contributed.values()):
                 self._owners.settle_quietly(contributed, {turn.id: turn.said})
             settings = self._binding.settings

@@ -116,6 +116,27 @@ def test_purge_of_a_user_leaves_no_text_of_any_session(provider: Provider, model
     assert model.shown["Hello again."] == {}
 
 
+def test_reply_that_comes_after_a_purge_is_not_saved(provider: Provider, model: Script, home: Path) -> None:
+    wrapped = client(provider, home, user="ada", session="one")
+    say(wrapped, "Hello.")
+    with wrapped.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": TOLD}], stream=True
+    ) as stream:
+        chunks = [next(stream)]
+        ctxwrap.purge(user="ada", store=str(home))
+        chunks += stream
+        turn = ctxwrap.turn_of(stream)
+    ctxwrap.flush()
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "Noted."
+    assert turn is not None
+    assert turn.report.not_saved == ("reply",)
+    for place in (home / "home/default/user/ada", home / "home/default/agent/default/session/one"):
+        assert not [name for name, text in texts_in(place) if "marzipan" in text or "Noted" in text]
+    assert ctxwrap.verify("one", store=str(home)).findings == ()
+    say(wrapped, "Hello again.")
+    assert "marzipan" not in model.requests["Hello again."]
+
+
 def test_forgetting_and_purging_in_postgres(provider: Provider, model: Script, database: str) -> None:
     sessions = chat(provider, database)
     ctxwrap.forget(user="ada", query="marzipan", store=database)
