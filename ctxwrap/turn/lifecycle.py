@@ -129,7 +129,7 @@ class ManagedCall:
         self._opened: tuple[Session, Turn] | None = None
         self._saved = False
         self._process = os.getpid()  # a forked child inherits open calls, which remain its parent's
-        self._not_saved: tuple[str, ...] = ()
+        self.not_saved: tuple[str, ...] = ()
         self._error = ""
         self._written, self._pieces, self._written_at = 0, 0, monotonic()
 
@@ -146,7 +146,7 @@ class ManagedCall:
     def record(self) -> TurnRecord:
         record = self.turn.record
         error = self._error or record.report.error
-        return replace(record, report=replace(record.report, not_saved=self._not_saved, error=error))
+        return replace(record, report=replace(record.report, not_saved=self.not_saved, error=error))
 
     # Open
 
@@ -360,7 +360,7 @@ class ManagedCall:
             if interrupted == _NOT_OPENED and not session.state.turns.has(turn.id):
                 return [], [], now  # the store does not have its opening
             if session.state.was_erased_during(turn.id):
-                self._not_saved, self._error = ("reply",), "its session was deleted before the reply was complete"
+                self.not_saved, self._error = ("reply",), "its session was deleted before the reply was complete"
                 return [], [], now
             return *turn.closing_records(session.memory, session.next_message, interrupted, decisions), now
 
@@ -377,7 +377,7 @@ class ManagedCall:
                 session.transaction(write)
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
-            self._not_saved, self._error = ("reply",), str(error)
+            self.not_saved, self._error = ("reply",), str(error)
             self._telemetry.failed(error)
             session.defer_write(turn.id, closing_records)
         except BaseException:
@@ -385,7 +385,7 @@ class ManagedCall:
             _write_deferred(session)
             raise
         else:
-            if self._not_saved:
+            if self.not_saved:
                 return
             if any(contributed.values()):
                 self._owners.settle_quietly(contributed, {turn.id: turn.said})

@@ -159,6 +159,10 @@ class Turn:
         return self._sent.body
 
     @property
+    def status(self) -> Literal["open", "complete", "aborted"]:
+        return self._outcome.status
+
+    @property
     def observes(self) -> bool:
         """Whether request and reply pass unchanged and are only read."""
         return self.mode in ("disabled", "shadow")
@@ -381,7 +385,7 @@ class Turn:
             repairs=reading.repairs if reading else (),
             pack=pack.items if pack else (),
             report=Report(
-                status=self._outcome.status,
+                status=self.status,
                 reason=self._outcome.reason,
                 mode_asked=self._asked.mode,
                 error=self.reader.error,

@@ -360,16 +360,8 @@ class _Exchange:
         self._app.metrics.observe("ctxwrap_request_seconds", perf_counter() - self._begun)
 
     def _count(self, call: Any) -> None:
-        if call is None:
-            return
-        report = call.record.report
-        if report.not_saved:
-            outcome = "not_saved"
-        elif isinstance(call, PassthroughCall):
-            outcome = "without_context"
-        else:
-            outcome = "complete" if report.status == "complete" else "aborted"
-        self._app.metrics.add(f'ctxwrap_turns_total{{outcome="{outcome}"}}')
+        if call is not None:
+            self._app.metrics.add(f'ctxwrap_turns_total{{outcome="{_outcome(call)}"}}')
 
 
 _url = cache(httpx.URL)
@@ -377,6 +369,14 @@ _url = cache(httpx.URL)
 
 def _has_context(call: Any) -> bool:
     return isinstance(call, AsyncCall) and call.managed.turn.mode != "disabled"
+
+
+def _outcome(call: AsyncCall | PassthroughCall) -> str:
+    if isinstance(call, PassthroughCall):
+        return "not_saved" if call.record.report.not_saved else "without_context"
+    if call.managed.not_saved:
+        return "not_saved"
+    return "complete" if call.managed.turn.status == "complete" else "aborted"
 
 
 def _is_header(text: str) -> bool:
