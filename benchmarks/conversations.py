@@ -65,8 +65,6 @@ class Data(NamedTuple):
 
 
 _Row = dict[str, Any]
-_MINUTE = timedelta(minutes=1)
-_UNDATED = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class _Sessions:
@@ -76,10 +74,8 @@ class _Sessions:
         self.said: list[Said] = []
         self._places: dict[str, int] = {}
         self._ids: Counter[str] = Counter()
-        self.now = _UNDATED
-
-    def begin(self, time: datetime) -> None:
-        self.now = time
+        self.now = datetime(2024, 1, 1, tzinfo=UTC)
+        """When the next message is said; a reader sets it where a session begins."""
 
     def add(self, role: str, text: str, name: str = "", id: object = None) -> None:
         if role != "user" and role != "assistant":  # so that mypy knows
@@ -87,7 +83,7 @@ class _Sessions:
         self._ids[str(id)] += 1
         self._places[str(id)] = len(self.said)
         self.said.append(Said(role, text, self.now, name))
-        self.now += _MINUTE
+        self.now += timedelta(minutes=1)
 
     def places(self, ids: Iterable[object]) -> tuple[int, ...]:
         named = dict.fromkeys(str(id) for id in ids)
@@ -115,7 +111,7 @@ def _locomo_sessions(row: _Row) -> Iterator[tuple[str, list[_Row]]]:
 def _locomo(row: _Row) -> tuple[list[Said], list[Question]]:
     sessions, speakers = _Sessions(), dict[str, str]()
     for time, turns in _locomo_sessions(row):
-        sessions.begin(_moment(time, _LOCOMO_TIME))
+        sessions.now = _moment(time, _LOCOMO_TIME)
         for turn in turns:
             name = turn["speaker"]
             role = speakers.setdefault(name, "assistant" if speakers else "user")  # the first speaker is the user
@@ -140,7 +136,7 @@ def _longmemeval(row: _Row) -> tuple[list[Said], list[Question]]:
     dates = [_moment(each, _LONGMEMEVAL_TIME) for each in row["haystack_dates"]]
     sessions, evidence = _Sessions(), list[int]()
     for time, turns in sorted(zip(dates, row["haystack_sessions"], strict=True), key=lambda each: each[0]):
-        sessions.begin(time)
+        sessions.now = time
         for turn in turns:
             if turn.get("has_answer"):
                 evidence.append(len(sessions.said))
@@ -179,7 +175,7 @@ def _beam(row: _Row) -> tuple[list[Said], list[Question]]:
     sessions = _Sessions()
     for message in (each for each in _leaves(row["chat"]) if isinstance(each, dict)):
         with suppress(ValueError):  # an anchor in another form leaves the time as it is
-            sessions.begin(_moment(message.get("time_anchor") or "", _BEAM_TIME))
+            sessions.now = _moment(message.get("time_anchor") or "", _BEAM_TIME)
         text, mark, number = message["content"].rpartition(_BEAM_INDEX)
         said = text.rstrip() if mark and len(number) < _LONGEST_INDEX else message["content"]
         sessions.add(message["role"], said, id=message.get("id"))

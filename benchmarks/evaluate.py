@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby, product
 from pathlib import Path
@@ -37,7 +38,7 @@ from ways import Call, Model, Way, named
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.testing import Answer, ScriptedProvider
 
-WAYS = "ctxwrap:4000,ctxwrap,last:20,everything"
+WAYS = "ctxwrap:2000,ctxwrap,last:20,everything"
 TOKENIZER = "gpt-4o"
 """The model by whose rule tokens are counted if none is given."""
 _SHORTEST = 24
@@ -106,27 +107,21 @@ def _holds(given: Sequence[str], expected: Sequence[str], *, is_whole: bool) -> 
     return 4 * shared >= len(expected) + len(given) if is_whole else 3 * shared >= 2 * len(expected)
 
 
-_JUDGE = """A model was asked about a long conversation. Judge its reply.
+_JUDGE = """A model was asked about a long conversation. Judge its reply; answer with one word, yes or no.
 
 Question: {question}
-{expected}
-Reply: {reply}
-
-{rule} Answer with one word: yes or no."""
-_RULES = (
-    "Is it right for the reply to say that this was not said, or is not known, and does it say so?",
-    "Does the reply give the expected answer, or meet what is described as a good reply? It may say more and use other "
-    "words. A count of days, weeks or months may be off by one. Part of an answer with several parts is not enough.",
-)
+{right}
+Reply: {reply}"""
+_RIGHT = """Does the reply say the following, or meet what it describes? It may say more, and in other words. A number \
+of days, weeks or months may be off by one. A part of it is not enough.
+"""
+_UNANSWERABLE = "The conversation does not tell. Does the reply say that this was not said, or is not known?"
 
 
 def judged_by_model(judge: Model, question: Question, reply: str) -> bool:
-    expected = "Expected: " + "\n- ".join(("", *question.expected) if len(question.expected) > 1 else question.expected)
-    if not question.answerable:
-        expected = "The conversation does not answer it."
-    prompt = _JUDGE.format(question=question.text, expected=expected, reply=reply, rule=_RULES[question.answerable])
-    verdict = judge.answer("You judge answers.", [{"role": "user", "content": prompt}])
-    return words(verdict)[:1] == ["yes"]
+    right = _RIGHT + "\n".join(f"- {each}" for each in question.expected) if question.answerable else _UNANSWERABLE
+    prompt = _JUDGE.format(question=question.text, right=right, reply=reply)
+    return words(judge.answer("You judge answers.", [{"role": "user", "content": prompt}]))[:1] == ["yes"]
 
 
 class Task(NamedTuple):
@@ -192,8 +187,8 @@ def spent(calls: Sequence[Call]) -> Record:
 
 class Run:
     def __init__(self, results: Results, model: Model, judge: Model | None, folder: Path, *, answers: bool) -> None:
-        self._results, self._model, self._judge, self._folder = results, model, judge, folder
-        self._answers = answers
+        self._results, self._model, self._folder, self._answers = results, model, folder, answers
+        self._is_right = partial(judged_by_model, judge) if judge else judged_by_rules
 
     def all(self, tasks: Sequence[Task], ways: Sequence[str]) -> None:
         columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn()
@@ -230,23 +225,16 @@ class Run:
             if getattr(problem, "status_code", 0) not in _REFUSED:  # such as a request that is too long
                 raise
             error = f"{type(problem).__name__}: {problem}"[:300]
-        seconds = time.perf_counter() - start
+        seconds = round(time.perf_counter() - start, 3)
         calls = self._model.taken()
         body = next((call.body for call in calls if "messages" in call.body), None)
         result: Record = {"tokens": self._model.tokens(body) if body else None}
         if body and question.evidence and way.shows_messages:
             result |= evidence_in(body, question, talk)
         if self._answers:
-            result |= {"reply": reply, "error": error, "seconds": round(seconds, 3), **spent(calls)}
-            result |= {"correct": error is None and self._is_right(question, reply)}
-            if self._judge is not None:
-                result["judge_cost"] = spent(self._judge.taken())["cost"]
+            is_right = error is None and self._is_right(question, reply)
+            result |= {"reply": reply, "correct": is_right, "error": error, "seconds": seconds, **spent(calls)}
         return result
-
-    def _is_right(self, question: Question, reply: str) -> bool:
-        if self._judge is None:
-            return judged_by_rules(question, reply)
-        return judged_by_model(self._judge, question, reply)
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -278,7 +266,6 @@ def summary(records: Sequence[Record]) -> Record:
         "tokens_out": mean(each["usage"]["out"] for each in asked),
         "seconds_median": statistics.median(seconds),
         "seconds_p95": seconds[len(seconds) * 95 // 100],
-        "judge_cost": sum(each.get("judge_cost") or 0 for each in asked),
     }
 
 
@@ -312,9 +299,8 @@ def show(told: Record) -> None:
     of_way = {way: [each["categories"].get(name, {}) for name in categories] for way, each in told.items()}
     counts = [max(parts[at].get("questions", 0) for parts in of_way.values()) for at in range(len(categories))]
     heads = [f"{name} ({count})" for name, count in zip(categories, counts, strict=True)]
-    _table(
-        [what, *heads], [[way, *(_cell(part.get(what), _PERCENT) for part in parts)] for way, parts in of_way.items()]
-    )
+    rows = [[way, *(_cell(part.get(what), _PERCENT) for part in parts)] for way, parts in of_way.items()]
+    _table([what, *heads], rows)
 
 
 def _cell(value: float | None, form: str) -> str:
