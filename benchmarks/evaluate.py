@@ -78,11 +78,7 @@ _UNKNOWN = re.compile(
     r"\b(?:\w+n't|cannot|not|never|no) (?:\w+ )?"
     r"(?:know|known|information|mention\w*|say|said|told|discuss\w*|record|find|answer\w*|specified|available)\b"
 )
-_EMPTY = frozenset(
-    ["a", "an", "the", "of", "to", "in", "on", "at", "and", "is", "was", "were", "are", "be", "it", "its"]
-)
-
-
+_EMPTY = frozenset(["a", "an", "the", "of", "to", "in", "on", "at", "and", "is", "was", "were", "are", "be", "it"])
 _BEFORE_POINT = re.compile(r"^LLM response should [a-z ]+: ")
 
 
@@ -168,7 +164,7 @@ class Results:
 
     def add(self, record: Record) -> None:
         with self._path.open("a") as file:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write(json.dumps(record) + "\n")
         self.records.append(record)
         self._known.add(self._key(record))
 
@@ -190,7 +186,7 @@ class Run:
         self._results, self._model, self._folder, self._answers = results, model, folder, answers
         self._is_right = partial(judged_by_model, judge) if judge else judged_by_rules
 
-    def all(self, tasks: Sequence[Task], ways: Sequence[str]) -> None:
+    def ask_all(self, tasks: Sequence[Task], ways: Sequence[str]) -> None:
         columns = TextColumn("{task.description}"), MofNCompleteColumn(), TimeRemainingColumn()
         with Progress(*columns, console=Console(stderr=True)) as progress:
             bar = progress.add_task("", total=len(ways) * sum(len(task.questions) for task in tasks))
@@ -349,15 +345,18 @@ def options_in(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+
 def model_in(options: argparse.Namespace, name: str = "model", prefix: str = "") -> Model | None:
     given = vars(options)
-    base_url, variable = given[f"{prefix}base_url"], given[f"{prefix}key_env"]
     if given[name] is None:
         return None
-    if variable is not None and variable not in os.environ:
-        raise SystemExit(f"the environment has no variable {variable}, which should hold the key")
-    key = os.environ[variable] if variable else "none" if base_url else None  # None: the SDK looks for its own
-    return Model(given[name], given[f"{prefix}api"], base_url, key, options.embedder)
+    api, base_url = given[f"{prefix}api"], given[f"{prefix}base_url"]
+    variable = given[f"{prefix}key_env"] or ("" if base_url else _KEYS[api])
+    if variable and variable not in os.environ:
+        raise SystemExit(f"the environment has no variable {variable}, which should hold the key for {given[name]}")
+    return Model(given[name], api, base_url, os.environ[variable] if variable else "none", options.embedder)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -371,26 +370,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fixed = ("model", "api", "judge", "judge_api", "embedder", "seed")
     settings = {"data": [each.about() for each in files], "ctxwrap": version("ctxwrap")}
     settings |= {name: vars(options)[name] for name in fixed}
+    model, judge = model_in(options), model_in(options, "judge", "judge_")
     results, code = Results(options.out, settings), 0
     with ExitStack() as stack:
-        model, judge = model_in(options), model_in(options, "judge", "judge_")
         if model is None:
             provider = stack.enter_context(ScriptedProvider(lambda _: Answer("I see.")))
             model = Model(TOKENIZER, "openai", provider.openai_url, "none")
         run = Run(results, model, judge, options.out, answers=options.model is not None)
         try:
-            run.all(tasks, options.ways)
+            run.ask_all(tasks, options.ways)
         except (KeyboardInterrupt, openai.APIError, anthropic.APIError) as problem:
             code = 130 if isinstance(problem, KeyboardInterrupt) else 1
             print(f"stopped by {problem!r}; what is done is kept, and the same command goes on", file=sys.stderr)
     told = report(results.records)
-    about = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "complete": code == 0,
-        "versions": dict(versions()),
-    }
-    text = json.dumps({**about, "settings": settings, "ways": told}, indent=1, ensure_ascii=False)
-    (options.out / "summary.json").write_text(text)
+    settings |= {"limit": options.limit, "base_url": options.base_url}
+    about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "versions": dict(versions())}
+    whole = {**about, "complete": code == 0, "settings": settings, "ways": told}
+    (options.out / "summary.json").write_text(json.dumps(whole, indent=1))
     show(told)
     return code
 

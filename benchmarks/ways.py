@@ -57,7 +57,7 @@ class Call(NamedTuple):
 class Model:
     """A model behind OpenAI's or Anthropic's API; `calls` has every request that its client sent."""
 
-    def __init__(self, name: str, api: str, base_url: str | None, key: str | None, embedder: str = "") -> None:
+    def __init__(self, name: str, api: str, base_url: str | None, key: str, embedder: str = "") -> None:
         self.name, self.api, self.embedder, self.calls = name, api, embedder, list[Call]()
         module: Any = anthropic if api == "anthropic" else openai
         http = module.DefaultHttpxClient(event_hooks={"response": [self._record]})
@@ -164,7 +164,7 @@ class Wrapped(Way):
 
 
 class Mem0(Way):
-    """mem0 in its own process: it extracts memories from each day's messages, and the request has what it finds.
+    """mem0 as a library: it extracts memories from each day's messages, and a request has those that it finds.
 
     Its memories stay in `folder`, so that a second run need not pay for them again.
     """

@@ -269,6 +269,16 @@ def test_file_that_cannot_be_read_ends_the_program_with_the_reason(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("model", "variable"), [("gpt-5", "OPENAI_API_KEY"), ("claude-opus-4-8", "ANTHROPIC_API_KEY")])
+def test_model_without_a_key_is_refused_before_anything_is_written(
+    model: str, variable: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(SystemExit, match=f"no variable {variable}"):
+        evaluate.main([str(file), "--out", str(tmp_path / "out"), "--model", model])
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
