@@ -16,7 +16,7 @@ import random
 import re
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -374,27 +374,33 @@ def recorded(path: Path, questions: int) -> Iterator[Conversation]:
 class Past:
     """Writes turns into a session's log without calls, as calls would leave them there."""
 
-    def __init__(self, session: Session, speakers: tuple[str, str]) -> None:
+    def __init__(self, session: Session, speakers: tuple[str, str] = ("", ""), model: str = MODEL) -> None:
         self._session, self._speakers = session, speakers
-        self._measure = Measure(MODEL)
+        self._measure = Measure(model)
 
     def add(self, exchange: Exchange) -> None:
         said = (
             Message("user", exchange.user, name=self._speakers[0]),
             Message("assistant", exchange.answer, name=self._speakers[1]),
         )
+        self.write(said, exchange.time, _remembered)
+
+    def write(
+        self, said: Sequence[Message], time: datetime, remembered: Callable[[int], list[Record]] = lambda _: []
+    ) -> None:
+        """Write one turn, and the operations of its snapshot by round."""
         with self._session.locked():
             round = self._session.rounds(said)[0]
-            runtime = Runtime(round, timestamp(exchange.time), timestamp(exchange.time))
+            runtime = Runtime(round, timestamp(time), timestamp(time))
             events: list[Record] = [
                 {"type": "start", "runtime": runtime.as_json(), "ctx": {}},
-                {"type": "snapshot", "round": round, "status": "clean", "operations": _remembered(round), "ctx": {}},
+                {"type": "snapshot", "round": round, "status": "clean", "operations": remembered(round), "ctx": {}},
                 {"type": "done", "status": "ok", "ctx": {}},
             ]
             messages = [
                 as_record(each, round=round, tokens={self._measure.name: self._measure.counted(each)}) for each in said
             ]
-            self._session.append(new_turn_id(), messages, events, exchange.time)
+            self._session.append(new_turn_id(), messages, events, time)
 
 
 def _remembered(turn: int) -> list[Record]:

@@ -15,7 +15,7 @@ from ctxwrap.retrieval.selection import SelectedPassage, choose_passages
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
 from ctxwrap.session.branch import Ranges
-from ctxwrap.session.clock import utc_now
+from ctxwrap.session.clock import Clock, utc_now
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Log
 from ctxwrap.stores.log_format import message_in
@@ -258,9 +258,11 @@ _KEPT = 500_000
 class Retriever:
     """Searches a session's log; use it inside the session's lock, and a new one after the log is rewritten."""
 
-    def __init__(self, log: Log, embedding: Embedding = no_model, pick: Pick | None = None) -> None:
+    def __init__(
+        self, log: Log, embedding: Embedding = no_model, pick: Pick | None = None, clock: Clock = utc_now
+    ) -> None:
         """`pick` reads messages of the log, possibly from a cache."""
-        self._log, self._pick = log, pick or partial(log.pick, "messages")
+        self._log, self._pick, self._clock = log, pick or partial(log.pick, "messages"), clock
         self._index: tuple[Index, IncrementalIndexer] | None = None
         self._meanings = Meanings(log, embedding, self._pick)
         self._texts = _Texts(log, self._pick)
@@ -345,7 +347,7 @@ class Retriever:
         return index, following.next
 
     def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int) -> Ranking:
-        now = int(utc_now().timestamp())
+        now = int(self._clock().timestamp())
         if vectors is not None:
             try:
                 return Ranking(index, query, limit, vectors, now)

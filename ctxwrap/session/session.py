@@ -432,7 +432,7 @@ class Session:
         self._positions[stream] = position
 
     def _new_retriever(self) -> Retriever:
-        return Retriever(self.log, self._embedding, self._pick)
+        return Retriever(self.log, self._embedding, self._pick, self.clock)
 
     def _pick(self, numbers: Iterable[int]) -> dict[int, Record]:
         """The messages of these numbers; the newest are cached."""

@@ -107,3 +107,18 @@ def test_times_and_ids_come_from_the_clock(tmp_path: Path) -> None:
 def test_clock_without_a_time_zone_is_an_error_of_the_call(tmp_path: Path) -> None:
     with pytest.raises(ctxwrap.SettingsError, match="clock must return a datetime with a time zone"):
         run(tmp_path, clock=lambda: datetime(2026, 1, 1), strict=True)
+
+
+def test_what_a_question_asks_for_by_its_distance_in_time_is_found_by_the_clock() -> None:
+    now = BEGAN
+    with ScriptedProvider(lambda _: "I see.") as provider:
+        bare = openai.OpenAI(api_key="x", base_url=provider.openai_url)
+        client = ctxwrap.wrap(bare, session="s", store="memory:", clock=lambda: now, budget=1200)
+        for item in range(60):
+            now = BEGAN.replace(year=2023) + timedelta(days=item)
+            text = f"At the market I bought item {item} and a loaf of bread."
+            client.chat.completions.create(model="gpt-5", messages=[{"role": "user", "content": text}])
+        text = "What did I buy at the market five weeks ago?"
+        client.chat.completions.create(model="gpt-5", messages=[{"role": "user", "content": text}])
+        assert f"bought item {59 - 35} " in provider.last.ask.last_user
+    client.close()
