@@ -16,7 +16,6 @@ from conversations import Conversation, Question, Said
 from end_to_end import Past
 
 import ctxwrap
-from ctxwrap.inspect.cost import Usage, usage_in
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.session.session import Session
@@ -24,6 +23,7 @@ from ctxwrap.settings import Settings
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.models import price_of
+from ctxwrap.tokens.reported_usage import Usage, usage_in
 from ctxwrap.types import Body, Message, SessionKey
 
 SYSTEM = (
