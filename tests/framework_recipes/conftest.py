@@ -2,6 +2,7 @@
 
 import io
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -14,10 +15,12 @@ import ctxwrap
 from ctxwrap.testing import Answer, ScriptedProvider
 from ctxwrap.testing.practice import ToolCall
 from ctxwrap.testing.scripted import Request
+from tests.service.serve.serving import proxy, upstreams_of
 from tests.support import assert_clean, said
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "frameworks.md"
 
+ADDRESS = "http://127.0.0.1:8787"
 SESSION = "user-42"
 QUESTIONS = ("My name is Ada.", "What is my name?")
 REPLIES = ("Nice to meet you, Ada.", "Your name is Ada.")
@@ -34,6 +37,8 @@ TWO_TURNS = (Answer(REPLIES[0], remembers=REMEMBERED), Answer(REPLIES[1]))
 class Stage:
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.address = ADDRESS
+        """Of `ctxwrap serve`, which takes the place of the page's in the recipes."""
         self._answers: list[Answer] = []
         self.provider = ScriptedProvider(lambda request: self._answers.pop(0))
 
@@ -47,17 +52,28 @@ class Stage:
     def check_all_said(self) -> None:
         assert self._answers == []
 
-    def run(self, heading: str, *answers: Answer | str, number: int = 0, **changes: str) -> dict[str, Any]:
+    def run(self, heading: str, *answers: Answer | str, number: int = 0) -> dict[str, Any]:
         """Run a block below a heading of the page, check what it prints, and return its names."""
         self.answer(*(answers or TWO_TURNS))
-        code, printed = blocks(heading)[number]
-        for old, new in changes.items():
-            code = code.replace(old, new)
+        code, printed = self.blocks(heading)[number]
         names: dict[str, Any] = {"__name__": "__main__"}
         with redirect_stdout(io.StringIO()) as out:
             exec(compile(code, f"frameworks.md, {heading}", "exec"), names)
-        assert out.getvalue() == printed
+        assert_clean(out.getvalue())
+        assert out.getvalue().endswith(printed)  # some frameworks print more
         return names
+
+    def run_shell(self, heading: str, *answers: Answer | str, number: int = 0) -> str:
+        """Run a block of commands below a heading of the page; what it printed."""
+        self.answer(*(answers or TWO_TURNS))
+        code, _ = self.blocks(heading, "bash")[number]
+        done = subprocess.run(["bash", "-ec", code], capture_output=True, text=True, check=False, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert_clean(done.stdout, done.stderr)
+        return done.stdout
+
+    def blocks(self, heading: str, language: str = "python") -> list[tuple[str, str]]:
+        return [(code.replace(ADDRESS, self.address), printed) for code, printed in blocks(heading, language)]
 
     def requests(self) -> list[Request]:
         self.check_all_said()
@@ -101,4 +117,12 @@ def stage(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }.items():
             monkeypatch.setenv(name, value)
+        yield stage
+
+
+@pytest.fixture
+def served(stage: Stage) -> Iterator[Stage]:
+    """The same with a proxy before the provider."""
+    with proxy(stage.home, *upstreams_of(stage.provider)) as at:
+        stage.address = at.url
         yield stage
