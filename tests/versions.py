@@ -1,6 +1,6 @@
 """Runs the surface tests against other versions of the SDKs, each in an environment of its own.
 
-    python tests/versions.py [--keep DIRECTORY] [openai==1.109.1 ...]
+    python -m tests.versions [--keep DIRECTORY] [openai==1.109.1 ...]
 
 The newest litellm holds openai below 3, so the versions cannot all be installed together; the suite runs on what can.
 The last row installs ctxwrap as docs/operations.md says for openai 3. Prints one row for each version, as
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environments import NEEDED, ROOT, environment, folder_name, run
+from tests.environments import NEEDED, ROOT, environment, folder_name, run
 
 VERSIONS = (
     "openai==1.109.1",
@@ -61,6 +61,7 @@ MODULES = {
     "writer-sdk": "writerai",
 }
 """The module that has an SDK's client, where it is not called like the package."""
+
 
 def row(requirement: str, directory: Path) -> tuple[str, bool]:
     python = environment(directory / folder_name(requirement), (*NEEDED, *requirement.split()))

@@ -48,9 +48,7 @@ def test_commit_messages_are_auxiliary(served: Stage, monkeypatch: pytest.Monkey
         monkeypatch.setenv(f"{name}_NAME", "ada")
         monkeypatch.setenv(f"{name}_EMAIL", "ada@example.com")
     subprocess.run(["git", "init", "-q"], check=True)
-    served.run_shell(
-        "aider", "Here it is.\n\nhello.txt\n```\nhi\n```\n", "feat: add a greeting", "You are Ada."
-    )
+    served.run_shell("aider", "Here it is.\n\nhello.txt\n```\nhi\n```\n", "feat: add a greeting", "You are Ada.")
     log = subprocess.run(["git", "log", "--format=%s"], capture_output=True, text=True, check=True).stdout
     assert "feat: add a greeting" in log
     _, commit, question = served.requests()

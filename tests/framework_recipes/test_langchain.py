@@ -1,13 +1,12 @@
-"""LangChain and LangGraph, with the models of OpenAI and Anthropic."""
+"""LangChain, with the models of OpenAI and Anthropic."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 import ctxwrap
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, Stage
+from tests.framework_recipes.conftest import REMEMBERED, Stage
 
 pytest.importorskip("langchain_openai")
 pytest.importorskip("langchain_anthropic")
@@ -53,33 +52,3 @@ def test_structured_output_and_responses(stage: Stage) -> None:
         responses = model.model_copy(update={"use_responses_api": True})
         assert responses.invoke("Are you sure?").text == "Yes, Ada."
     assert stage.requests()[-1].memory == [REMEMBERED]
-
-
-def test_langgraph_recipe(stage: Stage) -> None:
-    stage.run("LangGraph")
-    stage.check_two_turns()
-
-
-def test_langgraph_tools_and_checkpointer(stage: Stage) -> None:
-    from langchain.agents import create_agent
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    names = stage.run("LangGraph")
-    agent = create_agent(names["model"], tools=[names["weather"]], checkpointer=InMemorySaver())
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    stage.call_tool("weather", '{"city": "Oslo"}', "It is sunny.")
-    stage.answer("You are welcome.")
-    with ctxwrap.using(session="user-42"):
-        for text in ("How is Oslo?", "Thank you."):
-            reply = agent.invoke({"messages": text}, thread)
-    assert reply["messages"][-1].content == "You are welcome."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said() == [
-        *CONVERSATION,
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-        ("user", "Thank you."),
-        ("assistant", "You are welcome."),
-    ]

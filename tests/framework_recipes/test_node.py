@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, REPLIES, TWO_TURNS, Stage
-from tests.support import assert_clean
+from ctxwrap.testing import Answer
+from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, REPLIES, SESSION, TWO_TURNS, Stage
+from tests.support import assert_clean, said
 
 PACKAGES = Path(os.environ.get("NODE_PACKAGES", "."))
+
+SDKS = Path(__file__).parent.parent / "service" / "serve" / "sdk.mjs"
+
+APIS = {"openai": "openai", "anthropic": "@anthropic-ai/sdk"}
 
 TOOLS_AND_STREAM = """
 import { generateText, stepCountIs, streamText, tool } from "ai";
@@ -36,7 +41,12 @@ def requires(package: str) -> None:
 def run(code: str) -> list[str]:
     file = PACKAGES / "recipe.mjs"
     file.write_text(code)
-    done = subprocess.run(["node", file.name], cwd=PACKAGES, capture_output=True, text=True, check=False, timeout=60)
+    return run_file(file)
+
+
+def run_file(file: Path, *arguments: str | Path) -> list[str]:
+    command = ["node", file, *arguments]
+    done = subprocess.run(command, cwd=PACKAGES, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert_clean(done.stdout, done.stderr)
     return done.stdout.splitlines()
@@ -51,6 +61,7 @@ def recipe(served: Stage, heading: str) -> str:
 @pytest.mark.parametrize(
     ("heading", "package"),
     [("Vercel AI SDK", "ai"), ("openai-node", "openai"), ("anthropic-node", "@anthropic-ai/sdk")],
+    ids=["vercel", "openai", "anthropic"],
 )
 def test_recipe(served: Stage, heading: str, package: str) -> None:
     requires(package)
@@ -74,3 +85,16 @@ def test_vercel_tools_and_streams(served: Stage) -> None:
         ("user", "Thank you."),
         ("assistant", "You are welcome."),
     ]
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_streams_and_tools(served: Stage, api: str) -> None:
+    """Every surface of the script with which the suite compares them to the bare SDK, in one session."""
+    requires(APIS[api])
+    replies = [f"Reply {number}." for number in range(4 if api == "openai" else 3)]
+    served.answer(Answer(replies[0], remembers=REMEMBERED), *replies[1:])
+    (shown,) = run_file(SDKS, PACKAGES, api, served.address, SESSION)
+    assert shown.count(replies[-1]) == 1
+    assert [request.memory for request in served.requests()] == [[], *[[REMEMBERED]] * (len(replies) - 1)]
+    turns = [(("user", "Say hello."), ("assistant", reply)) for reply in replies]
+    assert said(served.home, SESSION) == [message for turn in turns for message in turn]
