@@ -11,24 +11,30 @@ pytest.importorskip("langgraph")
 pytest.importorskip("langchain_openai")
 
 
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return "Sunny."
+
+
 def test_recipe(stage: Stage) -> None:
     stage.run("LangGraph")
     stage.check_two_turns()
 
 
-def test_tools_and_checkpointer(stage: Stage) -> None:
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_tools_streams_and_checkpointer(stage: Stage, api: str) -> None:
     from langchain.agents import create_agent
     from langgraph.checkpoint.memory import InMemorySaver
 
-    names = stage.run("LangGraph")
-    agent = create_agent(names["model"], tools=[names["weather"]], checkpointer=InMemorySaver())
+    names = stage.run("LangGraph") if api == "openai" else stage.run("LangChain", number=1)
+    agent = create_agent(names["model"], tools=[weather], checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "1"}}
     stage.call_tool("weather", '{"city": "Oslo"}', "It is sunny.")
     stage.answer("You are welcome.")
     with ctxwrap.using(session=SESSION):
-        for text in ("How is Oslo?", "Thank you."):
-            reply = agent.invoke({"messages": text}, thread)
-    assert reply["messages"][-1].content == "You are welcome."
+        assert agent.invoke({"messages": "How is Oslo?"}, thread)["messages"][-1].text == "It is sunny."
+        stream = agent.stream({"messages": "Thank you."}, thread, stream_mode="messages")
+        assert "".join(chunk.text for chunk, _ in stream) == "You are welcome."
     assert stage.requests()[-1].memory == [REMEMBERED]
     assert stage.said() == [
         *CONVERSATION,
