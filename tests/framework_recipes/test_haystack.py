@@ -1,5 +1,7 @@
 """Haystack: a generator with a transport of ctxwrap, its streams, and an agent with tools."""
 
+import asyncio
+
 import pytest
 
 import ctxwrap
@@ -20,6 +22,17 @@ def test_streams(stage: Stage) -> None:
     with ctxwrap.using(session=SESSION):
         reply = names["generator"].run([question], streaming_callback=lambda chunk: seen.append(chunk.content))
     assert "".join(seen) == reply["replies"][0].text == "Hello once more, Ada."
+    assert stage.requests()[-1].memory == [REMEMBERED]
+    assert stage.said()[4:] == [("user", "Hello?"), ("assistant", "Hello once more, Ada.")]
+
+
+def test_async_runs(stage: Stage) -> None:
+    names = stage.run("Haystack")
+    stage.answer("Hello once more, Ada.")
+    transport = {"transport": ctxwrap.async_transport(session=SESSION)}
+    generator = names["OpenAIChatGenerator"](model="gpt-5", http_client_kwargs=transport)
+    reply = asyncio.run(generator.run_async([names["ChatMessage"].from_user("Hello?")]))
+    assert reply["replies"][0].text == "Hello once more, Ada."
     assert stage.requests()[-1].memory == [REMEMBERED]
     assert stage.said()[4:] == [("user", "Hello?"), ("assistant", "Hello once more, Ada.")]
 
