@@ -49,9 +49,6 @@ class Stage:
     def call_tool(self, name: str, arguments: str, result: str) -> None:
         self.answer(Answer(tool_calls=(ToolCall("call_1", name, arguments),)), result)
 
-    def check_all_said(self) -> None:
-        assert self._answers == []
-
     def run(self, heading: str, *answers: Answer | str, number: int = 0) -> dict[str, Any]:
         """Run a block below a heading of the page, check what it prints, and return its names."""
         self.answer(*(answers or TWO_TURNS))
@@ -63,10 +60,10 @@ class Stage:
         assert out.getvalue().endswith(printed)  # some frameworks print more
         return names
 
-    def run_shell(self, heading: str, *answers: Answer | str, number: int = 0) -> str:
-        """Run a block of commands below a heading of the page; what it printed."""
+    def run_shell(self, heading: str, *answers: Answer | str) -> str:
+        """Run the block of commands below a heading of the page; what it printed."""
         self.answer(*(answers or TWO_TURNS))
-        code, _ = self.blocks(heading, "bash")[number]
+        ((code, _),) = self.blocks(heading, "bash")
         done = subprocess.run(["bash", "-ec", code], capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
         assert_clean(done.stdout, done.stderr)
@@ -76,23 +73,24 @@ class Stage:
         return [(code.replace(ADDRESS, self.address), printed) for code, printed in blocks(heading, language)]
 
     def requests(self) -> list[Request]:
-        self.check_all_said()
+        """What the model was asked, after it said all that it was to say."""
+        assert self._answers == []
         return self.provider.requests
 
-    def said(self, session: str = SESSION) -> list[tuple[str, Any]]:
+    def said(self) -> list[tuple[str, Any]]:
         """The messages of the log, of which none is there twice."""
         ctxwrap.flush()
-        messages = said(self.home, session)
+        messages = said(self.home, SESSION)
         assert_clean(messages)
         assert max(Counter(map(str, messages)).values()) == 1
         return messages
 
-    def check_two_turns(self, session: str = SESSION) -> None:
+    def check_two_turns(self) -> None:
         """The recipe was a conversation of two turns, and the second request has what the first reply remembered."""
         first, second = self.requests()
         assert first.memory == []
         assert second.memory == [REMEMBERED]
-        assert self.said(session) == CONVERSATION
+        assert self.said() == CONVERSATION
 
 
 def blocks(heading: str, language: str = "python") -> list[tuple[str, str]]:

@@ -55,6 +55,6 @@ def test_tools(claude: Stage) -> None:
     command = ["claude", "-p", "How is Oslo?", "--allowedTools", "Bash(echo:*)"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
     assert done.stdout == "It is sunny.\n", done.stderr
-    claude.check_all_said()
+    assert len(claude.requests()) == 2
     assert [role for role, _ in logged(claude)] == ["user", "assistant", "tool", "assistant"]
     assert ("tool", "sunny") in logged(claude)
