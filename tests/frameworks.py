@@ -36,12 +36,13 @@ class Framework(NamedTuple):
     @property
     def package(self) -> str:
         """The one that has the framework's version."""
-        return re.split(r"[\[=<>]", (*self.requirements, self.apart, *self.npm)[0])[0] or self.npm[0]
+        first = next(filter(None, (*self.requirements, self.apart, *self.npm)))
+        return first.partition("[")[0]
 
 
 FRAMEWORKS = (
     Framework("LangChain", "test_langchain.py", ("langchain-openai", "langchain-anthropic")),
-    Framework("LangGraph", "test_langgraph.py", ("langgraph", "langchain", "langchain-openai")),
+    Framework("LangGraph", "test_langgraph.py", ("langgraph", "langchain", "langchain-openai", "langchain-anthropic")),
     Framework("LlamaIndex", "test_llama_index.py", ("llama-index-core", "llama-index-llms-openai")),
     # openai is named where a framework's newest version needs another one than the newest litellm
     Framework("pydantic-ai", "test_pydantic_ai.py", ("pydantic-ai-slim[openai,anthropic]", "openai>=3")),
