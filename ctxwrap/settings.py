@@ -16,6 +16,9 @@ from ctxwrap.redaction.visibility import VisibilityRules
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
 
+Purpose = Literal["aux"]
+PURPOSES: tuple[str, ...] = get_args(Purpose)
+
 
 class Quotas(NamedTuple):
     """Limits of the memory service and of wrapped chats. For a chat, a memory is a session and an entry a message.
@@ -506,6 +509,13 @@ def check_mode(value: object) -> Mode:
     if isinstance(value, str) and value in MODES:
         return value  # type: ignore[return-value]  # narrowed by the line above
     raise unknown_name("context_mode", value, MODES)
+
+
+def check_purpose(value: object) -> Purpose:
+    """`value` as the purpose of a call; an error that lists the purposes if it is none."""
+    if isinstance(value, str) and value in PURPOSES:
+        return value  # type: ignore[return-value]  # narrowed by the line above
+    raise unknown_name("purpose", value, PURPOSES)
 
 
 def _mode_of_the_process() -> Mode:

@@ -26,13 +26,18 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 TEXTS = {page.name: page.read_text() for page in PAGES}
 
-COMPLETE = {"README.md", "recipes.md"}
+COMPLETE = {"README.md", "frameworks.md", "recipes.md"}
 """Pages each of whose blocks is complete on its own; on others a block continues the ones before it."""
 
-FRAMEWORKS = {"agents", "cohere", "google", "instructor", "langchain_openai", "llama_index", "pydantic_ai", "wordllama"}
+FRAMEWORKS = {
+    *("agents", "autogen_agentchat", "crewai", "dspy", "haystack", "instructor", "langchain", "langchain_anthropic"),
+    *("langchain_openai", "llama_index", "pydantic_ai", "semantic_kernel", "smolagents"),
+    *("cohere", "google", "wordllama"),
+}
 """Packages that blocks may import and that the tests do not install."""
 
-"""Pages that the index names and that are still to come."""
+PROXY = "http://127.0.0.1:8787"
+"""The address of `ctxwrap serve` on the pages; such recipes run with their frameworks (tests/frameworks.py)."""
 
 _FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -116,6 +121,8 @@ def test_docs_python_block_runs(block: Block, capsys: pytest.CaptureFixture[str]
     absent = {name for name in FRAMEWORKS & _imports(block.code) if find_spec(name) is None}
     if absent:
         pytest.skip(f"{', '.join(sorted(absent))} is not installed")
+    if PROXY in block.code:
+        pytest.skip("it needs a proxy")
     earlier = [] if block.page in COMPLETE else _blocks(block.page)[: block.number - 1]
     if tests := _tests_in(block.code):
         file = tmp_path / "test_page.py"

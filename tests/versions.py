@@ -1,6 +1,6 @@
 """Runs the surface tests against other versions of the SDKs, each in an environment of its own.
 
-    python tests/versions.py [--keep DIRECTORY] [openai==1.109.1 ...]
+    python -m tests.versions [--keep DIRECTORY] [openai==1.109.1 ...]
 
 The newest litellm holds openai below 3, so the versions cannot all be installed together; the suite runs on what can.
 The last row installs ctxwrap as docs/operations.md says for openai 3. Prints one row for each version, as
@@ -10,13 +10,11 @@ docs/reference.md shows them. Needs a package index; takes a minute or two for e
 import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.environments import NEEDED, ROOT, environment, folder_name, run
 
 VERSIONS = (
     "openai==1.109.1",
@@ -64,29 +62,9 @@ MODULES = {
 }
 """The module that has an SDK's client, where it is not called like the package."""
 
-NEEDED = ("click", "platformdirs", "tenacity", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
-"""What the tests need besides the SDK; ctxwrap itself is on the path, without litellm unless a row names it."""
-
-
-def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
-
-
-def environment(directory: Path, requirements: list[str]) -> Path:
-    """A virtual environment with the SDK; its Python."""
-    python = directory / "bin" / "python"
-    if not python.exists():
-        venv.create(directory, with_pip=True)
-    here = [re.sub(r"^ctxwrap\b", str(ROOT), requirement) for requirement in requirements]
-    for command in (("install", "-q", *NEEDED, *here), ("check",)):
-        done = run(python, "-m", "pip", *command)
-        if done.returncode:
-            raise SystemExit(f"could not install {' '.join(requirements)}:\n{done.stdout}{done.stderr}")
-    return python
-
 
 def row(requirement: str, directory: Path) -> tuple[str, bool]:
-    python = environment(directory / re.sub("[^a-z0-9.]+", "-", requirement), requirement.split())
+    python = environment(directory / folder_name(requirement), (*NEEDED, *requirement.split()))
     sdks = [sdk for each in requirement.split() if (sdk := re.split(r"[\[=<>]", each)[0]) in TESTS]
     code = f"import importlib.metadata as m; print(' with '.join(f'{{sdk}} {{m.version(sdk)}}' for sdk in {sdks}))"
     versions = run(python, "-c", code).stdout.strip()

@@ -1,5 +1,6 @@
 """The SDK's HTTP client, wrapped: the responses of a call in flight get a body without trailer."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,8 @@ from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
 from typing import Any
+
+logger = logging.getLogger("ctxwrap")
 
 EXTENSION = "ctxwrap"
 """The key of the response's extensions that holds its call."""
@@ -58,10 +61,11 @@ def joined(ours: type, theirs: type) -> type:
 class _Delegating:
     """Passes everything but `send` on to the client it holds."""
 
-    _OWN = frozenset({"_inner", "send", "__class__"})
+    _OWN = frozenset({"_inner", "_bypass_is_known", "send", "__class__"})
 
     def __init__(self, inner: Any) -> None:
         object.__setattr__(self, "_inner", inner)
+        object.__setattr__(self, "_bypass_is_known", False)
 
     def __getattribute__(self, name: str) -> Any:
         if name in _Delegating._OWN:
@@ -79,8 +83,10 @@ class _Facade(_Delegating):
 
         _drop_private_headers(request)
         call = in_flight.get()
-        if call is None and (adapter := stored_by(request)):
-            call = StoredCall(adapter)
+        if call is None:
+            adapter = stored_by(request)
+            call = adapter and StoredCall(adapter)
+            _warn_of_bypass(self, request)
         response = self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
@@ -95,8 +101,10 @@ class _AsyncFacade(_Delegating):
 
         _drop_private_headers(request)
         call = in_flight.get()
-        if call is None and (adapter := stored_by(request)):
-            call = AsyncStoredCall(adapter)
+        if call is None:
+            adapter = stored_by(request)
+            call = adapter and AsyncStoredCall(adapter)
+            _warn_of_bypass(self, request)
         response = await self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
@@ -108,3 +116,17 @@ def _drop_private_headers(request: Any) -> None:
     """Remove ctxwrap's headers, which may come with a client's default headers."""
     for name in [name for name in request.headers if name.lower().startswith("x-ctxwrap-")]:
         del request.headers[name]
+
+
+def _warn_of_bypass(client: _Delegating, request: Any) -> None:
+    """Say once that a call of a model came here without `post` of the wrapped client, which opens its turn."""
+    from ctxwrap.providers import adapter_at
+
+    if client._bypass_is_known or request.method != "POST" or adapter_at(request.url.path) is None:
+        return
+    object.__setattr__(client, "_bypass_is_known", True)
+    logger.warning(
+        "ctxwrap: a call of %s used the HTTP client of a wrapped client, but not the wrapped client itself, so it has "
+        "no context: pass on the wrapped client or its resource (client.chat.completions), or ctxwrap.http_client()",
+        request.url.path[:200],
+    )

@@ -91,8 +91,9 @@ SESSION_HEADER = "x-ctxwrap-session"
 MODE_HEADER = "x-ctxwrap-mode"
 USER_HEADER = "x-ctxwrap-user"
 TEAM_HEADER = "x-ctxwrap-team"
+PURPOSE_HEADER = "x-ctxwrap-purpose"
 
-_HEADERS = (SESSION_HEADER, MODE_HEADER, USER_HEADER, TEAM_HEADER)
+_HEADERS = (SESSION_HEADER, MODE_HEADER, USER_HEADER, TEAM_HEADER, PURPOSE_HEADER)
 
 _KEYWORDS = {
     "session": SESSION_HEADER,
@@ -100,6 +101,7 @@ _KEYWORDS = {
     "contextMode": MODE_HEADER,
     "for_user": USER_HEADER,
     "for_team": TEAM_HEADER,
+    "purpose": PURPOSE_HEADER,
 }
 """`user` is a parameter of OpenAI's API, which callers may fill with one value for all their users."""
 

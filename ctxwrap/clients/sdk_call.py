@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
+from enum import Enum
 from typing import Any, cast
 
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight
@@ -115,6 +116,8 @@ def to_jsonable(value: Any) -> Any:
     """`value` as the JSON that an SDK makes of it."""
     if isinstance(value, dict):
         return value if _is_simple(value) else {name: to_jsonable(item) for name, item in value.items()}
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, (str, int, float, type(None))):
         return value
     if hasattr(value, "model_dump") and not isinstance(value, type):

@@ -53,7 +53,7 @@ def wrap(
 
 
 def bind(client: T, /, **names: Unpack[ScopeNames]) -> T:
-    """A wrapped client for one session, tenant, agent or context_mode; what is not named stays as it is.
+    """A wrapped client for one session, tenant, agent, context_mode or purpose; what is not named stays as it is.
 
     The result has the client's type. It shares connections, store and sessions in memory with the client, which does
     not change: make one per request. Precedence: call arguments, `using(...)`, `bind(...)`, `wrap(...)`.

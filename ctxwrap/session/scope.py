@@ -1,4 +1,4 @@
-"""The calling scope: `using(...)` names the session, tenant, agent, user, team or mode of calls in its block."""
+"""The calling scope: `using(...)` names session, tenant, agent, user, team, mode or purpose of calls in its block."""
 
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
@@ -10,7 +10,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
 
 from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.settings import Mode, SettingsDict, check_mode
+from ctxwrap.settings import Mode, Purpose, SettingsDict, check_mode, check_purpose
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import Offer, SessionKey
 
@@ -28,6 +28,8 @@ class Scope:
     user: str | None = None
     team: str | None = None
     context_mode: Mode | None = None
+    purpose: Purpose | None = None
+    """`aux`: calls beside the conversation, such as those for its title, run as if they named no session."""
     is_apart: bool = False
     """Whether calls bypass ctxwrap, whatever session they name."""
     offers: tuple[Offer, ...] = ()
@@ -44,6 +46,7 @@ class ScopeNames(TypedDict, total=False):
     team: str
     context_mode: Mode
     contextMode: Mode  # another spelling of context_mode
+    purpose: Purpose
 
 
 _NAMES = tuple(field.name for field in fields(Scope) if field.name not in ("is_apart", "offers"))
@@ -66,6 +69,8 @@ def names_from(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
             raise SettingsError(f"{unknown_name(f'argument of {function}()', name, _NAMES)}{hint}")
         if name == "context_mode":
             check_mode(value)
+        elif name == "purpose":
+            check_purpose(value)
         else:
             check_id(name, value)
     return names
@@ -73,7 +78,7 @@ def names_from(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def using(**names: Unpack[ScopeNames]) -> Iterator[None]:
-    """Name the session, tenant, agent, user, team or context_mode of every wrapped call inside the block.
+    """Name the session, tenant, agent, user, team, context_mode or purpose of every wrapped call inside the block.
 
     Inner blocks add to outer ones. The scope is a context variable: an async task and `asyncio.to_thread` inherit it
     when they start, and keep it after the block ends. Other threads do not; use `carry` for them.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxwrap.errors import NoSessionWarning
 from ctxwrap.session.clock import clock_of
 from ctxwrap.session.scope import current
-from ctxwrap.settings import Mode, Quotas, Settings, check_mode
+from ctxwrap.settings import Mode, Purpose, Quotas, Settings, check_mode, check_purpose
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import Message, SessionKey
@@ -75,15 +75,17 @@ class CallScope(NamedTuple):
     mode: Mode
     owners: tuple[SessionKey, ...] = ()
     """The keys of the logs of its user and its team."""
+    purpose: Purpose | None = None
 
 
 class SessionNames(NamedTuple):
-    """The session, mode, user and team that were named in one place, if any."""
+    """The session, mode, user, team and purpose that were named in one place, if any."""
 
     session: str | None = None
     mode: str | None = None
     user: str | None = None
     team: str | None = None
+    purpose: str | None = None
 
 
 NO_SESSION_NAMES = SessionNames()
@@ -101,11 +103,12 @@ class ClientBinding:
         user: str | None = None,
         team: str | None = None,
         context_mode: Mode | None = None,
+        purpose: Purpose | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self.clock = clock_of(settings)
-        self._set_names(session, tenant, agent, user, team, context_mode)
+        self._set_names(session, tenant, agent, user, team, context_mode, purpose)
         self._owners: OrderedDict[SessionKey, Owner] = OrderedDict()
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         """In order of use, the latest last."""
@@ -125,6 +128,7 @@ class ClientBinding:
         user: str | None,
         team: str | None,
         context_mode: Mode | None,
+        purpose: Purpose | None,
     ) -> None:
         self._session = None if session is None else check_id("session", session)
         self._tenant = check_id("tenant", tenant)
@@ -133,6 +137,7 @@ class ClientBinding:
         self._team = None if team is None else check_id("team", team)
         self._mode = None if context_mode is None else check_mode(context_mode)
         """The mode that `bind` named; it takes precedence over that of the settings."""
+        self._purpose = None if purpose is None else check_purpose(purpose)
 
     def files(self, scope: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
         """The files that the working set offers to a call; None in `disabled` mode or without a working set."""
@@ -160,6 +165,7 @@ class ClientBinding:
             "user": self._user,
             "team": self._team,
             "context_mode": self._mode,
+            "purpose": self._purpose,
         }
         if not changes.keys() <= names.keys():
             return ClientBinding(**{"store": self.store, "settings": self.settings, **names, **changes})
@@ -173,6 +179,9 @@ class ClientBinding:
         if here.is_apart:
             return CallScope(None, "disabled")
         mode = check_mode(_first(call.mode, here.context_mode, client.mode, self._mode, self.settings.context_mode))
+        purpose = _first(call.purpose, here.purpose, client.purpose, self._purpose)
+        if purpose is not None:
+            return CallScope(None, mode, purpose=check_purpose(purpose))
         session = _first(call.session, here.session, client.session, self._session)
         if session is None:
             if mode != "disabled":

@@ -69,7 +69,8 @@ def passthrough(
 ) -> PassthroughCall | None:
     """The call as one without a turn, if it needs none."""
     if scope.key is None:
-        return PassthroughCall(scope, "no session was named", body=redacted_body(binding, adapter, scope, body))
+        reason = "no session was named" if scope.purpose is None else f"its purpose is {scope.purpose}"
+        return PassthroughCall(scope, reason, body=redacted_body(binding, adapter, scope, body))
     if scope.mode == "disabled" and not binding.settings.record:
         return PassthroughCall(scope, "disabled, and record is off")
     return None

@@ -1,5 +1,6 @@
 """`wrap`: what is named counts, and wrapping again changes only what is named."""
 
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,19 @@ def client(provider: Provider) -> openai.OpenAI:
 @pytest.mark.parametrize("session", ["default", "s", "None"])
 def test_a_session_may_have_any_name(client: openai.OpenAI, home: Path, session: str) -> None:
     assert ask(ctxwrap.wrap(client, session=session, store=home)).session == session
+
+
+class Role(str, Enum):  # noqa: UP042  # a StrEnum is its value as text, too
+    """As smolagents writes roles."""
+
+    USER = "user"
+
+
+def test_role_that_is_an_enum_is_logged_by_its_value(client: openai.OpenAI, home: Path) -> None:
+    wrapped = ctxwrap.wrap(client, session="s", store=home)
+    messages: Any = [{"role": Role.USER, "content": [{"type": "text", "text": "hi"}]}]
+    wrapped.chat.completions.create(model="m", messages=messages)
+    assert [role for role, _ in said(home, "s")] == ["user", "assistant"]
 
 
 def test_rewrapping_changes_only_the_given_settings(client: openai.OpenAI, home: Path) -> None:

@@ -175,8 +175,10 @@ class ProxyApp:
     async def session_of(
         self, names: RequestNames, adapter: ProviderAdapter, body: Body, headers: Mapping[str, str]
     ) -> str | None:
-        """The session of a call: the one it names, else the one that the server's rule gives it."""
+        """The session of a call: the one it names, else the one of the server's rule; none for an auxiliary call."""
         rule = self._config.session
+        if names.purpose is not None:
+            return None
         if names.session is not None or rule == "none":
             return names.session
         if rule == "user":

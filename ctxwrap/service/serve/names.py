@@ -23,6 +23,7 @@ class RequestNames(NamedTuple):
     user: str | None
     session: str | None
     mode: str | None
+    purpose: str | None = None
 
     def key(self, session: str) -> str:
         """The name of a session in the store: each user has sessions of their own."""
@@ -34,6 +35,7 @@ class RequestNames(NamedTuple):
             "tenant": self.tenant,
             "session": None if session is None else self.key(session),
             "context_mode": self.mode,
+            "purpose": self.purpose,
             "user": self.user,
         }
         return cast(ScopeNames, {name: value for name, value in named.items() if value is not None})
@@ -49,6 +51,7 @@ def names_of(headers: Mapping[str, str], body: Body, grant: Grant | None, tenant
         _allowed_user(headers.get("x-ctxwrap-user"), user, grant),
         headers.get("x-ctxwrap-session") or session,
         headers.get("x-ctxwrap-mode"),
+        headers.get("x-ctxwrap-purpose"),
     )
 
 

@@ -1,0 +1,47 @@
+"""LangGraph: an agent with tools, and with a history that it keeps and resends itself."""
+
+from typing import Any
+
+import pytest
+
+import ctxwrap
+from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, Stage
+
+pytest.importorskip("langgraph")
+pytest.importorskip("langchain_openai")
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return "Sunny."
+
+
+def test_recipe(stage: Stage) -> None:
+    stage.run("LangGraph")
+    stage.check_two_turns()
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_tools_streams_and_checkpointer(stage: Stage, api: str) -> None:
+    from langchain.agents import create_agent
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    names = stage.run("LangGraph") if api == "openai" else stage.run("LangChain", number=1)
+    agent = create_agent(names["model"], tools=[weather], checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    stage.call_tool("weather", '{"city": "Oslo"}', "It is sunny.")
+    stage.answer("You are welcome.")
+    with ctxwrap.using(session=SESSION):
+        assert agent.invoke({"messages": "How is Oslo?"}, thread)["messages"][-1].text == "It is sunny."
+        stream = agent.stream({"messages": "Thank you."}, thread, stream_mode="messages")
+        assert "".join(chunk.text for chunk, _ in stream) == "You are welcome."
+    assert stage.requests()[-1].memory == [REMEMBERED]
+    assert stage.said() == [
+        *CONVERSATION,
+        ("user", "How is Oslo?"),
+        ("assistant", ""),
+        ("tool", "Sunny."),
+        ("assistant", "It is sunny."),
+        ("user", "Thank you."),
+        ("assistant", "You are welcome."),
+    ]
