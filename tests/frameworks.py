@@ -121,9 +121,12 @@ def main() -> None:
     parser.add_argument("frameworks", nargs="*", help="headings of docs/frameworks.md, in lower case, with hyphens")
     parser.add_argument("--keep", type=Path, help="a directory to keep the environments in for the next time")
     options = parser.parse_args()
-    wanted = [each for each in FRAMEWORKS if not options.frameworks or folder_name(each.heading) in options.frameworks]
+    known = {folder_name(each.heading): each for each in FRAMEWORKS}
+    if unknown := set(options.frameworks) - known.keys():
+        parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(known)}")
+    wanted = [known[name] for name in options.frameworks or known]
     print("| framework | version | what was run | outcome | date |\n| --- | --- | --- | --- | --- |")
-    failed = not wanted
+    failed = False
     for framework in wanted:
         with nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as directory:
             text, passed = row(framework, Path(directory))

@@ -40,12 +40,16 @@ class Budget:
 _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-def limits_of(model: str, settings: Settings, own: int | None, reply: int) -> list[Limit]:
-    """The limits of the model, the settings and the session; `own` is what `context/budget` says."""
+def limits_of(model: str, settings: Settings, own: int | None, reply: int, given: int) -> list[Limit]:
+    """The limits of the model, the settings and the session; `own` is what `context/budget` says.
+
+    `given` are the tokens of the caller's system prompt, tools and newest turn. An agent's tools may take more than the
+    budget, so half of it is always left for the conversation and memory.
+    """
     window = window_of(model, settings.windows)
     limits = [Limit(window.input_tokens - reply, f"the window of {model}")] if window.known else []
     if own is None and settings.budget:
-        limits.append(Limit(settings.budget, "settings"))
+        limits.append(Limit(max(settings.budget, given + settings.budget // 2), "settings"))
     elif own:
         limits.append(Limit(own, "context/budget"))
     return limits

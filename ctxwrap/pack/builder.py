@@ -199,11 +199,12 @@ class _Packing:
     def _budget(self, most: Limit | None) -> Budget:
         model, settings, body = self.given.request.model, self.settings, self.given.body
         reply = reply_reserve(model, self.given.adapter.reply_limit(body), settings.windows)
-        limits = limits_of(model, settings, self.inputs.limit, reply)
         optional = sum(each.tokens for each in self.conversation.older if each.place >= 0)
+        given = self.measure.body(self.given.adapter.request_tokens, body) - optional
+        limits = limits_of(model, settings, self.inputs.limit, reply, given)
         return budget_within(
             [*limits, most] if most else limits,
-            self.measure.body(self.given.adapter.request_tokens, body) - optional + self.framing,
+            given + self.framing,
             reply=reply,
             counter=self.measure.name,
             exact=self.measure.exact,

@@ -312,3 +312,17 @@ def test_memory_block_stays_unchanged_after_small_memory_changes() -> None:
     assert '"new"' in second.injection.block
     assert '"dropped":["c-0"]' in second.injection.block
     assert [each["id"] for each in second.state["memory"]["core"]] == [each["id"] for each in faded]
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 60_000])
+def test_tools_of_any_size_leave_half_of_the_budget_to_the_conversation(size: int) -> None:
+    history = tuple(
+        LoggedMessage(at, Message("user" if at % 2 else "assistant", f"message {at} " + "word " * 90))
+        for at in range(1, 31)
+    )
+    tool = {"type": "function", "function": {"name": "run", "description": "word " * size, "parameters": {}}}
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "Go on."}], "tools": [tool]}
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
+    made = pack(asked, opening(history=history), PackSources(), Settings(budget=16_000, budget_messages=0))
+    assert len([number for number in made.prefix.messages if number]) == len(history)
+    assert made.budget["effective"] >= 16_000 // 2 - 1_500, "the protocol counts too"
