@@ -38,12 +38,25 @@ def facade(http_client: Any) -> Any:
     return joined(_Facade, module.Client)(http_client)
 
 
-def module_of(value: Any) -> ModuleType:
-    """The module that the type of `value` comes from: httpx or httpx2."""
+def is_http_client(value: Any) -> bool:
+    """Whether `value` is a client of httpx or httpx2."""
+    module = _module_of(value)
+    return module is not None and isinstance(value, (module.Client, module.AsyncClient))
+
+
+def _module_of(value: Any) -> ModuleType | None:
     for cls in type(value).__mro__:
         name = cls.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
+    return None
+
+
+def module_of(value: Any) -> ModuleType:
+    """The module that the type of `value` comes from: httpx or httpx2."""
+    module = _module_of(value)
+    if module is not None:
+        return module
     raise TypeError(
         f"{type(value).__name__} comes from neither httpx nor httpx2: pass a client of one of them as http_client"
     )

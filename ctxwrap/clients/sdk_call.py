@@ -59,7 +59,10 @@ def _call_of(result: Any) -> Any:
 
 
 def _call_behind(result: Any) -> Any:
-    """The call of an HTTP response, or of the one behind a stream, a stream helper or a raw response."""
+    """The call of an HTTP response, or of the one behind a stream, a stream helper, a raw response or boto3's dict."""
+    if type(result) is dict:
+        inner = result.get("ResponseMetadata")
+        return None if inner is None else _call_of(inner)
     for name in ("", "http_response", "response", "_response", "_raw_stream"):
         inner = getattr(result, name, None) if name else result
         extensions = getattr(inner, "extensions", None)

@@ -1,6 +1,7 @@
 """Cohere's SDK through the HTTP door: every surface gives the bare client's result, with context."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import ctxwrap
 from ctxwrap.protocol.instructions import asks_for_trailer
 from ctxwrap.providers.cohere import CHAT
 from tests.clients.door_desk import HELLO, TEXT, DoorDesk
@@ -184,3 +186,10 @@ async def test_an_error_is_the_sdks_own_and_too_long_requests_get_smaller(desk: 
 )
 def test_requests_without_a_trailer_say_why(options: dict[str, Any], reason: str) -> None:
     assert CHAT.read({**ASKED, **options}).no_trailer == reason
+
+
+def test_wrap_names_the_argument_that_takes_the_door() -> None:
+    with pytest.raises(
+        ctxwrap.UnsupportedClient, match=re.escape("cohere.ClientV2(httpx_client=ctxwrap.http_client(...))")
+    ):
+        ctxwrap.wrap(cohere.ClientV2(api_key="k"), store="memory:")

@@ -1,6 +1,7 @@
 """google-genai through the HTTP door: every surface gives the bare client's result, with context."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -321,3 +322,11 @@ def test_texts_tools_and_schemas_are_counted() -> None:
     ]
     assert counter.count("One two three.") < counts[0] < counts[1]
     assert counts[2] < 10_000
+
+
+def test_wrap_names_the_argument_that_takes_the_door() -> None:
+    with pytest.raises(
+        ctxwrap.UnsupportedClient,
+        match=re.escape("types.HttpOptions(httpx_client=ctxwrap.http_client(library='httpx2', ...)"),
+    ):
+        ctxwrap.wrap(genai.Client(api_key="k"), store="memory:")
