@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
@@ -94,6 +94,7 @@ class _Facade(_Delegating):
         call = in_flight.get()
         if call is None and (adapter := stored_by(request)):
             call = StoredCall(adapter)
+        _report_sending(call)
         response = self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
@@ -110,11 +111,22 @@ class _AsyncFacade(_Delegating):
         call = in_flight.get()
         if call is None and (adapter := stored_by(request)):
             call = AsyncStoredCall(adapter)
+        _report_sending(call)
         response = await self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
         return await rewrite_async(response, call)
+
+
+def _report_sending(call: Any) -> None:
+    """Let the turn tell the span that is current now, such as that of an instrumentation of the SDK."""
+    trace, managed = sys.modules.get("opentelemetry.trace"), getattr(call, "managed", None)
+    if trace is None or managed is None:
+        return
+    with suppress(Exception):  # a span of others
+        if trace.get_current_span().is_recording():
+            managed.report_sending()
 
 
 def _drop_private_headers(request: Any) -> None:
