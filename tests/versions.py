@@ -3,8 +3,9 @@
     python tests/versions.py [--keep DIRECTORY] [openai==1.109.1 ...]
 
 The newest litellm holds openai below 3, so the versions cannot all be installed together; the suite runs on what can.
-The last row installs ctxwrap as docs/operations.md says for openai 3. Prints one row for each version, as
-docs/reference.md shows them. Needs a package index; takes a minute or two for each version.
+One row installs ctxwrap as docs/operations.md says for openai 3. The last rows are instrumentations of SDKs. Prints one
+row for each version, as docs/reference.md shows them: how many of the tests that passed are sync, async, of streams and
+of tools, by their names. Needs a package index; takes a minute or two for each version.
 """
 
 import argparse
@@ -14,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,6 +30,8 @@ VERSIONS = (
     "anthropic==0.120.0",
     "anthropic==1.0.0",
     "anthropic>=2,<3",
+    "aiobotocore[boto3]>=3,<4",
+    "boto3>=1.43,<2",
     "cerebras-cloud-sdk>=1.91,<2",
     "cohere>=7.3,<8",
     "fireworks-ai>=1.2,<2",
@@ -37,6 +42,9 @@ VERSIONS = (
     "together>=3.1,<4",
     "writer-sdk>=3,<4",
     "ctxwrap[openai] openai>=3,<4 litellm==1.83.0",
+    "openinference-instrumentation-openai openai>=2,<3",
+    "openinference-instrumentation-anthropic anthropic>=2,<3",
+    "logfire openai>=2,<3 anthropic>=2,<3",
 )
 """Requirements that are installed together, separated by spaces."""
 
@@ -48,11 +56,34 @@ TESTS = {
     "google-genai": ("tests/clients/test_google_surfaces.py",),
     "mistralai": ("tests/clients/test_mistral_surfaces.py",),
     "ollama": ("tests/clients/test_ollama_surfaces.py",),
+    **dict.fromkeys(("aiobotocore", "boto3"), ("tests/clients/test_bedrock_surfaces.py",)),
     **dict.fromkeys(
         ("cerebras-cloud-sdk", "fireworks-ai", "groq", "together", "writer-sdk"),
         ("tests/clients/test_openai_siblings.py",),
     ),
 }
+
+INSTRUMENTATIONS = ("openinference-instrumentation-openai", "openinference-instrumentation-anthropic", "logfire")
+INSTRUMENTATION_TESTS = ("tests/turn/test_instrumentations.py",)
+"""They run alone, though their row names SDKs too."""
+
+BY_HTTP_CLIENT = {
+    "cohere": "`http_client`",
+    "google-genai": "`http_client`",
+    **dict.fromkeys(("mistralai", "ollama", *INSTRUMENTATIONS), "`wrap`, `http_client`"),
+}
+"""How an SDK's clients get context in its tests, where it is not `wrap` alone."""
+
+OVER = {"aiobotocore": "urllib3, aiohttp", "boto3": "urllib3"}
+"""What an SDK sends with, where it is neither httpx nor httpx2."""
+
+KINDS = {
+    "sync": r"\bsync\b",
+    "async": r"\basync\b",
+    "streams": r"stream",
+    "tools": r"tool",
+}
+"""How the tests of a kind are known by their ids."""
 
 MODULES = {
     "cerebras-cloud-sdk": "cerebras.cloud.sdk",
@@ -87,18 +118,36 @@ def environment(directory: Path, requirements: list[str]) -> Path:
 
 def row(requirement: str, directory: Path) -> tuple[str, bool]:
     python = environment(directory / re.sub("[^a-z0-9.]+", "-", requirement), requirement.split())
-    sdks = [sdk for each in requirement.split() if (sdk := re.split(r"[\[=<>]", each)[0]) in TESTS]
+    named = [re.split(r"[\[=<>]", each)[0] for each in requirement.split()]
+    sdks = [each for each in named if each in TESTS or each in INSTRUMENTATIONS]
     code = f"import importlib.metadata as m; print(' with '.join(f'{{sdk}} {{m.version(sdk)}}' for sdk in {sdks}))"
     versions = run(python, "-c", code).stdout.strip()
-    module = MODULES.get(sdks[0], sdks[0])
+    module = MODULES.get(sdks[0], sdks[0].replace("-", "."))
     code = f"import {module}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
-    http = run(python, "-c", code).stdout.strip()
-    files = [file for sdk in sdks for file in TESTS[sdk]]
-    tests = run(python, "-m", "pytest", "-n2", *files, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    summary = tests.stdout.strip().splitlines()[-1] if tests.stdout.strip() else tests.stderr.strip()
+    http = OVER.get(sdks[0]) or run(python, "-c", code).stdout.strip()
+    files = INSTRUMENTATION_TESTS if sdks[0] in INSTRUMENTATIONS else [file for sdk in sdks for file in TESTS[sdk]]
+    with tempfile.NamedTemporaryFile(suffix=".xml") as report:
+        command = (python, "-m", "pytest", "-n2", f"--junitxml={report.name}", *files)
+        tests = run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        counts = counted(Path(report.name))
     if tests.returncode:
         print(tests.stdout, tests.stderr, file=sys.stderr)
-    return f"| {versions} | {http} | {summary.strip('= ')} |", tests.returncode == 0
+    by = BY_HTTP_CLIENT.get(sdks[0], "`wrap`")
+    return f"| {versions} | {http} | {by} | {' | '.join(counts)} |", tests.returncode == 0
+
+
+def counted(report: Path) -> list[str]:
+    """The tests that passed: of each kind, and all of them, with the others."""
+    passed, others = list[str](), Counter[str]()
+    for case in ElementTree.parse(report).iter("testcase"):
+        outcome = next((each.tag for each in case if each.tag in ("skipped", "failure", "error")), "")
+        if outcome:
+            others[outcome] += 1
+        else:
+            passed.append(case.get("name", ""))
+    kinds = [sum(bool(re.search(pattern, name)) for name in passed) for pattern in KINDS.values()]
+    rest = "".join(f", {times} {outcome}" for outcome, times in sorted(others.items()))
+    return [*map(str, kinds), f"{len(passed)} passed{rest}"]
 
 
 def main() -> None:
@@ -106,7 +155,7 @@ def main() -> None:
     parser.add_argument("versions", nargs="*", default=VERSIONS, help="requirements such as openai==2.0.0")
     parser.add_argument("--keep", type=Path, help="a directory to keep the environments in for the next time")
     options = parser.parse_args()
-    print("| SDK | over | surface tests |\n| --- | --- | --- |")
+    print(f"| SDK | over | context by | {' | '.join(KINDS)} | all tests |\n|{' --- |' * (len(KINDS) + 4)}")
     failed = False
     with tempfile.TemporaryDirectory() as temporary:
         for requirement in options.versions:

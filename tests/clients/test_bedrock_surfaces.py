@@ -168,7 +168,7 @@ async def test_every_surface_gives_the_bare_clients_result(desk: BedrockDesk, su
 
 @SURFACES
 @at_its_desk
-async def test_reasoning_and_calls_equal_the_bare_clients(desk: BedrockDesk, surface: Any) -> None:
+async def test_reasoning_and_tool_calls_equal_the_bare_clients(desk: BedrockDesk, surface: Any) -> None:
     desk.answer(Told("Let me see.", thought="The user asks for the weather.", calls=(CALL, CALL)))
     bare = await surface(await desk.bare_client(), toolConfig=TOOLS)
     assert await surface(await desk.wrapped_client(), toolConfig=TOOLS) == bare
@@ -230,7 +230,7 @@ async def test_the_output_in_a_guardrails_trace_is_what_the_caller_sees(desk: Be
 
 
 @at_its_desk
-async def test_history_has_the_apis_form_and_its_roles_take_turns(desk: BedrockDesk) -> None:
+async def test_history_with_tool_calls_has_the_apis_form_and_its_roles_take_turns(desk: BedrockDesk) -> None:
     client = await desk.wrapped_client()
     desk.answer(Told(calls=(CALL,)))
     image = {"image": {"format": "png", "source": {"bytes": PICTURE}}}

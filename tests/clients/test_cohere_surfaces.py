@@ -117,7 +117,7 @@ async def test_every_surface_gives_the_bare_clients_result(desk: CohereDesk, sur
 
 @SURFACES
 @at_its_desk
-async def test_thinking_and_calls_equal_the_bare_clients(desk: CohereDesk, surface: Any) -> None:
+async def test_thinking_and_tool_calls_equal_the_bare_clients(desk: CohereDesk, surface: Any) -> None:
     desk.answer(Told("Let me see.", thought="The user asks for the weather.", calls=(CALL, CALL)))
     bare = await surface(desk.bare(), tools=[TOOL])
     assert await surface(desk.wrapped(), tools=[TOOL]) == bare
@@ -136,7 +136,7 @@ async def test_citations_of_the_trailer_are_left_out(desk: CohereDesk) -> None:
 
 
 @at_its_desk
-async def test_history_of_calls_is_sent_in_the_apis_form(desk: CohereDesk) -> None:
+async def test_history_of_tool_calls_is_sent_in_the_apis_form(desk: CohereDesk) -> None:
     client = desk.wrapped()
     desk.answer(Told(calls=(CALL,)))
     await chat_stream(client, tools=[TOOL], max_tokens=50)

@@ -176,7 +176,7 @@ async def test_a_chat_that_sends_its_whole_history_is_logged_once(desk: GoogleDe
 
 
 @at_its_desk
-async def test_functions_that_the_sdk_calls_are_one_conversation(desk: GoogleDesk) -> None:
+async def test_tools_that_the_sdk_calls_are_one_conversation(desk: GoogleDesk) -> None:
     def weather(city: str) -> str:
         """The weather in a city."""
         return f"Rain in {city}."
@@ -194,7 +194,7 @@ async def test_functions_that_the_sdk_calls_are_one_conversation(desk: GoogleDes
 
 @pytest.mark.parametrize(("model", "is_signed"), [("gemini-2.5-pro", False), ("gemini-3.6-flash", True)])
 @at_its_desk
-async def test_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(
+async def test_tool_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(
     desk: GoogleDesk, model: str, is_signed: bool
 ) -> None:
     client = desk.wrapped()

@@ -111,7 +111,7 @@ async def test_every_surface_gives_the_bare_clients_result(desk: MistralDesk, su
 
 @SURFACES
 @at_its_desk
-async def test_calls_equal_the_bare_clients(desk: MistralDesk, surface: Any) -> None:
+async def test_tool_calls_equal_the_bare_clients(desk: MistralDesk, surface: Any) -> None:
     desk.answer(Told(calls=(CALL,)))
     bare = await surface(desk, desk.bare(), tools=[TOOL])
     assert await surface(desk, desk.wrapped(), tools=[TOOL]) == bare

@@ -100,7 +100,7 @@ async def test_every_surface_gives_the_bare_clients_result(desk: OllamaDesk, sur
 
 @SURFACES
 @at_its_desk
-async def test_thinking_and_calls_equal_the_bare_clients(desk: OllamaDesk, surface: Any) -> None:
+async def test_thinking_and_tool_calls_equal_the_bare_clients(desk: OllamaDesk, surface: Any) -> None:
     desk.answer(Told("Let me see.", thought="The weather.", calls=(CALL, CALL)))
     bare = await surface(desk.bare(), tools=[TOOL], think=True)
     assert await surface(desk.wrapped(), tools=[TOOL], think=True) == bare
@@ -119,7 +119,7 @@ async def test_observed_calls_are_logged_and_not_changed(desk: OllamaDesk, surfa
 
 
 @at_its_desk
-async def test_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(desk: OllamaDesk) -> None:
+async def test_tool_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(desk: OllamaDesk) -> None:
     client = desk.wrapped()
     desk.answer(Told(calls=(CALL,)))
     await chat(client, tools=[TOOL], options={"num_predict": 50})
