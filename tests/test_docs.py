@@ -29,7 +29,17 @@ TEXTS = {page.name: page.read_text() for page in PAGES}
 COMPLETE = {"README.md", "recipes.md"}
 """Pages each of whose blocks is complete on its own; on others a block continues the ones before it."""
 
-FRAMEWORKS = {"agents", "cohere", "google", "instructor", "langchain_openai", "llama_index", "pydantic_ai", "wordllama"}
+FRAMEWORKS = {
+    "agents",
+    "boto3",
+    "cohere",
+    "google",
+    "instructor",
+    "langchain_openai",
+    "llama_index",
+    "pydantic_ai",
+    "wordllama",
+}
 """Packages that blocks may import and that the tests do not install."""
 
 """Pages that the index names and that are still to come."""

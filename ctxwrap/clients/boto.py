@@ -145,7 +145,6 @@ def _rewritten_stream(result: Body, call: Any) -> Body:
 @cache
 def _stream_class(cls: Any) -> type:
     """A subclass of a stream's class whose events come without the trailer. It can be read in several loops."""
-
     member, events = ("__aiter__", _async_events) if hasattr(cls, "__aiter__") else ("__iter__", _events)
 
     class Events(cls):  # type: ignore[misc]

@@ -147,10 +147,6 @@ def without_cycle(stream: Any) -> Any:
     return stream
 
 
-_EVENTSTREAM_CLIENTS = frozenset({"AnthropicBedrock", "AsyncAnthropicBedrock"})
-"""Clients whose streams are AWS event streams, not server-sent events: these pass through."""
-
-
 def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: Any, rest: dict[str, Any]) -> Any:
     """Send a call of `client` with `send`, the SDK's own `post`; with context if it goes to a model."""
     request = _SdkRequest(client, path, body, options)
@@ -237,8 +233,7 @@ class _SdkRequest:
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        is_plain = isinstance(body, dict) and not _is_eventstream(client, body)
-        self.adapter = adapter_for(path, providers_of(type(client))) if is_plain else None
+        self.adapter = adapter_for(path, providers_of(type(client))) if isinstance(body, dict) else None
         if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
@@ -272,10 +267,6 @@ _CALLERS_OPTIONS = frozenset({"extra_json", "post_parser", "idempotency_key"})
 def _is_left_out(value: Any) -> bool:
     """Whether this is the SDK's placeholder for an argument that was not given."""
     return type(value).__name__ in ("Omit", "NotGiven")
-
-
-def _is_eventstream(client: Any, body: Body) -> bool:
-    return bool(body.get("stream")) and any(cls.__name__ in _EVENTSTREAM_CLIENTS for cls in type(client).__mro__)
 
 
 def read_sample() -> None:

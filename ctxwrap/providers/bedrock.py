@@ -224,11 +224,8 @@ class BedrockConverse(ProviderAdapter):
             messages[first] = _with_texts(messages[first], before=injection.background)
             messages[newest] = _with_texts(messages[newest], after=injection.block)
         after = join_texts(injection.standing, rest)
-        changed = {
-            **body,
-            "messages": messages,
-            "system": [*_text(injection.protocol), *(body.get("system") or ()), *_text(after)],
-        }
+        system = [*_text(injection.protocol), *(body.get("system") or ()), *_text(after)]
+        changed = {**body, "messages": messages, **({"system": system} if system else {})}
         if limits := raise_limits(body.get(_CONFIG) or {}, _LIMITS, injection.reserve):
             changed[_CONFIG] = {**body[_CONFIG], **limits}
         return changed

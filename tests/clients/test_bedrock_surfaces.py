@@ -3,8 +3,6 @@
 import copy
 import json
 import pickle
-import struct
-import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,7 +18,7 @@ from ctxwrap.providers.bedrock import CONVERSE
 from ctxwrap.types import Injection
 from tests.clients.door_desk import HELLO, TEXT, DoorDesk
 from tests.clients.running import at_its_desk, each, got, on
-from tests.providers.loopback import Failure, Received, Sent, Told, pieces
+from tests.providers.loopback import Failure, Received, Sent, Told, aws_event, pieces
 from tests.support import assert_clean, events, messages, said
 
 boto3 = pytest.importorskip("boto3", reason="the SDK boto3 is not installed")
@@ -76,17 +74,7 @@ def _deltas(block: Any) -> list[Any]:
 
 
 def _event(kind: str, *, is_error: bool = False, **payload: Any) -> bytes:
-    """A message of AWS's binary event streams."""
-    names = {":exception-type" if is_error else ":event-type": kind, ":content-type": "application/json"}
-    names[":message-type"] = "exception" if is_error else "event"
-    headers = b"".join(
-        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
-        for name, value in names.items()
-    )
-    body = json.dumps(payload).encode()
-    head = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
-    message = head + struct.pack(">I", zlib.crc32(head)) + headers + body
-    return message + struct.pack(">I", zlib.crc32(message))
+    return aws_event(kind, payload, is_error=is_error)
 
 
 class BedrockDesk(DoorDesk):
