@@ -1,6 +1,7 @@
 """Bedrock's `converse` and `converse_stream` of boto3 and aiobotocore: the bare client's results, with context."""
 
 import copy
+import gc
 import json
 import pickle
 from base64 import b64encode
@@ -325,6 +326,30 @@ async def test_a_stream_that_is_closed_ends_its_turn(desk: BedrockDesk) -> None:
     turn = ctxwrap.turn_of(stream)
     assert turn is not None
     assert turn.session == "s"
+
+
+@on("sync")
+@at_its_desk
+async def test_a_stream_that_is_dropped_ends_its_turn_at_once(desk: BedrockDesk) -> None:
+    client = await desk.wrapped_client()
+    gc.disable()
+    try:
+        for event in client.converse_stream(**ASKED)["stream"]:
+            if "contentBlockDelta" in event:
+                break
+    finally:
+        gc.enable()
+    (done,) = [event for event in events(desk.home, "s") if event["type"] == "done"]
+    assert (done["status"], done["reason"]) == ("cancelled", "abandoned")
+
+
+@on("sync")
+@at_its_desk
+async def test_a_call_without_a_session_warns_at_its_own_line(desk: BedrockDesk) -> None:
+    client = ctxwrap.wrap(await desk.bare_client(), store=desk.home)
+    with pytest.warns(ctxwrap.NoSessionWarning) as warned:
+        client.converse(**ASKED)
+    assert warned[0].filename == __file__
 
 
 @at_its_desk

@@ -109,16 +109,21 @@ whole_and_streamed = pytest.mark.parametrize("stream", [False, True], ids=["whol
 orders = pytest.mark.parametrize("is_first", [True, False], ids=["instrumented first", "made first"])
 
 
-@orders
-@whole_and_streamed
-def test_through_the_http_door_the_callers_messages_are_recorded(bench: Bench, stream: bool, is_first: bool) -> None:
-    client = None if is_first else bench.through_the_door()
+def second_call(bench: Bench, make: Callable[[], Any], stream: bool, is_first: bool) -> str:
+    """What is recorded of the second call of a client that `make` makes, before or after it is instrumented."""
+    client = None if is_first else make()
     bench.instrument()
-    client = client or bench.through_the_door()
+    client = client or make()
     bench.ask(client, FIRST, stream=stream)
     bench.recorded()
     bench.ask(client, SECOND, stream=stream)
-    shown = text_of(bench.recorded())
+    return text_of(bench.recorded())
+
+
+@orders
+@whole_and_streamed
+def test_through_the_http_door_the_callers_messages_are_recorded(bench: Bench, stream: bool, is_first: bool) -> None:
+    shown = second_call(bench, bench.through_the_door, stream, is_first)
     assert SECOND in shown
     assert not [text for text in (*ADDED, FIRST, SEPARATOR) if text in shown]
 
@@ -126,13 +131,7 @@ def test_through_the_http_door_the_callers_messages_are_recorded(bench: Bench, s
 @orders
 @whole_and_streamed
 def test_a_wrapped_clients_request_is_recorded_as_it_is_sent(bench: Bench, stream: bool, is_first: bool) -> None:
-    client = None if is_first else bench.wrapped()
-    bench.instrument()
-    client = client or bench.wrapped()
-    bench.ask(client, FIRST, stream=stream)
-    bench.recorded()
-    bench.ask(client, SECOND, stream=stream)
-    shown = text_of(bench.recorded())
+    shown = second_call(bench, bench.wrapped, stream, is_first)
     assert all(text in shown for text in (*ADDED, FIRST, SECOND))
 
 
