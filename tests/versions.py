@@ -29,8 +29,8 @@ VERSIONS = (
     "anthropic==0.93.0",
     "anthropic==0.120.0",
     "anthropic==1.0.0",
-    "anthropic>=2,<3",
-    "aiobotocore[boto3]>=3,<4",
+    "anthropic[bedrock]>=2,<3",
+    "aiobotocore>=3,<4 boto3>=1.43,<2",
     "boto3>=1.43,<2",
     "cerebras-cloud-sdk>=1.91,<2",
     "cohere>=7.3,<8",
@@ -95,7 +95,16 @@ MODULES = {
 }
 """The module that has an SDK's client, where it is not called like the package."""
 
-NEEDED = ("click", "platformdirs", "tenacity", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+NEEDED = (
+    "click",
+    "platformdirs",
+    "pydantic>=2.11,<3",
+    "tenacity",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "hypothesis",
+)
 """What the tests need besides the SDK; ctxwrap itself is on the path, without litellm unless a row names it."""
 
 
@@ -125,7 +134,11 @@ def row(requirement: str, directory: Path) -> tuple[str, bool]:
     module = MODULES.get(sdks[0], sdks[0].replace("-", "."))
     code = f"import {module}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
     http = OVER.get(sdks[0]) or run(python, "-c", code).stdout.strip()
-    files = INSTRUMENTATION_TESTS if sdks[0] in INSTRUMENTATIONS else [file for sdk in sdks for file in TESTS[sdk]]
+    files = (
+        INSTRUMENTATION_TESTS
+        if sdks[0] in INSTRUMENTATIONS
+        else dict.fromkeys(file for sdk in sdks for file in TESTS[sdk])
+    )
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = (python, "-m", "pytest", "-n2", f"--junitxml={report.name}", *files)
         tests = run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})

@@ -25,7 +25,7 @@ from ctxwrap.providers.messages import (
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
-from ctxwrap.tokens.messages import ContentCounter, messages_tokens
+from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 _CONFIG, _FIELDS, _LIMITS = "inferenceConfig", "additionalModelRequestFields", ("maxTokens",)
@@ -76,7 +76,7 @@ def _log_block(block: Body) -> Body | None:
             return {
                 "type": "tool_result",
                 "tool_use_id": value["toolUseId"],
-                "content": list(filter(None, map(_log_block, value["content"]))),
+                "content": _log_blocks(value["content"]),
                 **failed,
             }
         case "guardContent":
@@ -84,7 +84,7 @@ def _log_block(block: Body) -> Body | None:
         case "citationsContent":
             return {"type": "text", "text": _texts(value.get("content") or ())}
         case "reasoningContent":
-            return {"type": "thinking"}
+            return {"type": "thinking", "thinking": (value.get("reasoningText") or {}).get("text") or ""}
         case "cachePoint":
             return None
     return _media(name, value) or {"type": name, name: _plain(value)}
@@ -147,8 +147,13 @@ def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
     return {**message, "content": list(map(changed, message["content"]))}
 
 
-def _log_messages(message: Body) -> list[Message]:
-    return log_messages({**message, "content": list(filter(None, map(_log_block, message["content"])))})
+def _log_blocks(blocks: Iterable[Body] | None) -> list[Body]:
+    return list(filter(None, map(_log_block, blocks or ())))
+
+
+def _translated(body: Body) -> list[Body]:
+    """The messages of a request, their blocks in Anthropic's form."""
+    return [{**message, "content": _log_blocks(message["content"])} for message in body.get("messages") or ()]
 
 
 def _text(text: str) -> list[Body]:
@@ -198,9 +203,9 @@ class BedrockConverse(ProviderAdapter):
         return called
 
     def read(self, body: Body) -> Request:
-        system = _texts(filter(None, map(_log_block, body.get("system") or ())))
+        system = _texts(_log_blocks(body.get("system")))
         read = [(Message("system", system), -1)] if system else []
-        read += [(part, at) for at, message in enumerate(body.get("messages") or ()) for part in _log_messages(message)]
+        read += [(part, at) for at, message in enumerate(_translated(body)) for part in log_messages(message)]
         return Request(
             messages=tuple(message for message, _ in read),
             places=tuple(place for _, place in read),
@@ -247,9 +252,10 @@ class BedrockConverse(ProviderAdapter):
         return _without(changed, *parts) | {name: part for name, part in parts.items() if part}
 
     def request_tokens(self, body: Body, counter: Counter) -> int:
-        read = self.read(body)
-        content, tools = ContentCounter(counter, read.model), (body.get("toolConfig") or {}).get("tools")
-        return messages_tokens(read.messages, counter, read.model) + content.tools(tools)
+        content = ContentCounter(counter, str(body.get("modelId") or ""))
+        system = PER_MESSAGE + content.tokens(_log_blocks(body["system"])) if body.get("system") else 0
+        said = system + content.messages(_translated(body))
+        return PER_REPLY + said + content.tools((body.get("toolConfig") or {}).get("tools"))
 
     def reply_limit(self, body: Body) -> int | None:
         return super().reply_limit(body.get(_CONFIG) or {})

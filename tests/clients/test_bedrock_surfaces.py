@@ -16,6 +16,7 @@ import ctxwrap
 from ctxwrap.protocol import ReplyStream
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.providers.bedrock import CONVERSE
+from ctxwrap.tokens import counter_for
 from ctxwrap.types import Injection
 from tests.clients.door_desk import HELLO, TEXT, DoorDesk
 from tests.clients.running import at_its_desk, each, got, on
@@ -452,6 +453,23 @@ def test_a_separator_that_a_tool_wrote_is_neutral() -> None:
     result = {"toolResult": {"toolUseId": "t", "content": [{"text": SEPARATOR}]}}
     made = CONVERSE.inject({"messages": [{"role": "user", "content": [result]}]}, Injection("PROTOCOL", "BLOCK"))
     assert SEPARATOR not in str(made["messages"])
+
+
+def test_requests_are_counted_with_their_reasoning_results_and_tools() -> None:
+    counter = counter_for(MODEL)
+    text = "Rain is expected in the evening. " * 20
+
+    def tokens(*content: Any, **options: Any) -> int:
+        return CONVERSE.request_tokens({"messages": [{"role": "user", "content": list(content)}], **options}, counter)
+
+    least = counter.count(text) - 5
+    said = tokens({"text": "hi"})
+    assert tokens({"text": text}) > least
+    assert tokens({"reasoningContent": {"reasoningText": {"text": text, "signature": "c2ln"}}}) > least
+    assert tokens({"toolResult": {"toolUseId": "t", "content": [{"text": text}]}}) > least
+    assert tokens({"text": "hi"}, system=[{"text": text}]) > said + least
+    assert tokens({"text": "hi"}, toolConfig=TOOLS) > said
+    assert tokens({"image": {"format": "png", "source": {"bytes": PICTURE}}}) < 10_000, "bytes are not counted as text"
 
 
 def test_blocks_of_the_log() -> None:
