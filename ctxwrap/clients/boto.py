@@ -19,10 +19,9 @@ from ctxwrap.clients.function_call import (
     scope_of,
     sender,
 )
-from ctxwrap.clients.sdk import finish_sessions, named_like, providers_of
-from ctxwrap.clients.sdk_call import read_sample, remember
+from ctxwrap.clients.sdk import finish_sessions, named_like, prepare_calls
+from ctxwrap.clients.sdk_call import remember
 from ctxwrap.session.threads import in_thread
-from ctxwrap.tokens.counting import preload_encoding
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import ClientBinding
 from ctxwrap.types import Body
@@ -45,8 +44,7 @@ def wrap_bedrock(client: Any, binding: ClientBinding) -> Any:
     cls: Any = type(client)
     wrapped: Any = object.__new__(cls if hasattr(client, "_ctxwrap") else _wrapped_class(cls))
     vars(wrapped).update(vars(client), _ctxwrap=binding)
-    if binding.settings.context_mode != "disabled":
-        preload_encoding(providers_of(cls)[0].encoding, read_sample)
+    prepare_calls(cls, binding)
     return wrapped
 
 

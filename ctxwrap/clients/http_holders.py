@@ -4,7 +4,7 @@ from copy import copy
 from typing import Any
 
 from ctxwrap.clients.http import is_http_client
-from ctxwrap.clients.sdk import package_of, providers_of
+from ctxwrap.clients.sdk import package_of, prepare_calls, providers_of
 from ctxwrap.clients.transport import behind_door
 from ctxwrap.turn.binding import ClientBinding
 
@@ -18,6 +18,7 @@ def wrap_holder(client: Any, binding: ClientBinding) -> Any | None:
     wrapped = copying.copy(client)
     if not copying.doors:
         return None
+    prepare_calls(cls, binding)
     wrapped._ctxwrap = binding
     wrapped._ctxwrap_of = client  # some clients close their connections as soon as they are dropped
     return wrapped

@@ -249,8 +249,7 @@ def wrap_client(client: Any, binding: ClientBinding) -> Any:
         wrapped.__class__ = _wrapped_class(cls)
     give_keywords(wrapped)
     wrapped._ctxwrap = binding
-    if binding.settings.context_mode != "disabled":
-        preload_encoding(providers_of(type(client))[0].encoding, _prepare)
+    prepare_calls(type(client), binding)
     return wrapped
 
 
@@ -326,6 +325,12 @@ def _copy_options(client: Any) -> Mapping[str, Any]:
 def _sdk_call() -> Any:
     """The module for calls; loaded by the first call, or before it by the thread that loads the tokenizer."""
     return import_module("ctxwrap.clients.sdk_call")
+
+
+def prepare_calls(cls: type, binding: ClientBinding) -> None:
+    """Load what calls of a client need, its tokenizer above all, in a thread; nothing if they have no context."""
+    if binding.settings.context_mode != "disabled":
+        preload_encoding(providers_of(cls)[0].encoding, _prepare)
 
 
 def _prepare() -> None:

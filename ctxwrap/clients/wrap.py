@@ -29,7 +29,7 @@ def wrap(
     settings: Settings | None = None,
     **setting_overrides: Unpack[SettingsDict],
 ) -> T:
-    """`client` with context: an OpenAI, Anthropic or similar client, the `litellm` module, a litellm `Router`.
+    """`client` with context: one of OpenAI, Anthropic or a similar SDK, boto3's for Bedrock, `litellm`, its `Router`.
 
     The result has the client's type and shares its connections; the client itself does not change. `session` is the
     default of every call; `bind(...)`, `using(...)` and a call's own `session=` take precedence. Sessions of one `user`
