@@ -67,7 +67,7 @@ INSTRUMENTATIONS = ("openinference-instrumentation-openai", "openinference-instr
 INSTRUMENTATION_TESTS = ("tests/turn/test_instrumentations.py",)
 """They run alone, though their row names SDKs too."""
 
-BY_HTTP_CLIENT = {
+CONTEXT_BY = {
     "cohere": "`http_client`",
     "google-genai": "`http_client`",
     **dict.fromkeys(("mistralai", "ollama", *INSTRUMENTATIONS), "`wrap`, `http_client`"),
@@ -77,12 +77,7 @@ BY_HTTP_CLIENT = {
 OVER = {"aiobotocore": "urllib3, aiohttp", "boto3": "urllib3"}
 """What an SDK sends with, where it is neither httpx nor httpx2."""
 
-KINDS = {
-    "sync": r"\bsync\b",
-    "async": r"\basync\b",
-    "streams": r"stream",
-    "tools": r"tool",
-}
+KINDS = {"sync": r"\bsync\b", "async": r"\basync\b", "streams": "stream", "tools": "tool"}
 """How the tests of a kind are known by their ids."""
 
 MODULES = {
@@ -131,28 +126,25 @@ def row(requirement: str, directory: Path) -> tuple[str, bool]:
     sdks = [each for each in named if each in TESTS or each in INSTRUMENTATIONS]
     code = f"import importlib.metadata as m; print(' with '.join(f'{{sdk}} {{m.version(sdk)}}' for sdk in {sdks}))"
     versions = run(python, "-c", code).stdout.strip()
-    module = MODULES.get(sdks[0], sdks[0].replace("-", "."))
-    code = f"import {module}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
+    is_sdk = sdks[0] in TESTS
+    modules = ", ".join(MODULES.get(sdk, sdk) for sdk in (sdks[:1] if is_sdk else sdks[1:]))
+    code = f"import {modules}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
     http = OVER.get(sdks[0]) or run(python, "-c", code).stdout.strip()
-    files = (
-        INSTRUMENTATION_TESTS
-        if sdks[0] in INSTRUMENTATIONS
-        else dict.fromkeys(file for sdk in sdks for file in TESTS[sdk])
-    )
+    files = dict.fromkeys(file for sdk in sdks for file in TESTS[sdk]) if is_sdk else INSTRUMENTATION_TESTS
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = (python, "-m", "pytest", "-n2", f"--junitxml={report.name}", *files)
         tests = run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
         counts = counted(Path(report.name))
     if tests.returncode:
         print(tests.stdout, tests.stderr, file=sys.stderr)
-    by = BY_HTTP_CLIENT.get(sdks[0], "`wrap`")
+    by = CONTEXT_BY.get(sdks[0], "`wrap`")
     return f"| {versions} | {http} | {by} | {' | '.join(counts)} |", tests.returncode == 0
 
 
 def counted(report: Path) -> list[str]:
     """The tests that passed: of each kind, and all of them, with the others."""
     passed, others = list[str](), Counter[str]()
-    for case in ElementTree.parse(report).iter("testcase"):
+    for case in ElementTree.parse(report).iter("testcase") if report.stat().st_size else ():
         outcome = next((each.tag for each in case if each.tag in ("skipped", "failure", "error")), "")
         if outcome:
             others[outcome] += 1
@@ -160,7 +152,7 @@ def counted(report: Path) -> list[str]:
             passed.append(case.get("name", ""))
     kinds = [sum(bool(re.search(pattern, name)) for name in passed) for pattern in KINDS.values()]
     rest = "".join(f", {times} {outcome}" for outcome, times in sorted(others.items()))
-    return [*map(str, kinds), f"{len(passed)} passed{rest}"]
+    return [*(str(times or "–") for times in kinds), f"{len(passed)} passed{rest}"]
 
 
 def main() -> None:
