@@ -8,7 +8,10 @@ from shutil import which
 
 ROOT = Path(__file__).parent.parent
 
-NEEDED = ("click", "platformdirs", "tenacity", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+NEEDED = (
+    *("click", "platformdirs", "pydantic>=2.11,<3", "tenacity"),
+    *("pytest", "pytest-timeout", "pytest-xdist", "hypothesis"),
+)
 """What the tests need; ctxwrap itself is on the path, without litellm unless a requirement names it."""
 
 

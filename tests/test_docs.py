@@ -32,7 +32,7 @@ COMPLETE = {"README.md", "frameworks.md", "recipes.md"}
 FRAMEWORKS = {
     *("agents", "autogen_agentchat", "crewai", "dspy", "haystack", "instructor", "langchain", "langchain_anthropic"),
     *("langchain_openai", "llama_index", "pydantic_ai", "semantic_kernel", "smolagents"),
-    *("cohere", "google", "wordllama"),
+    *("boto3", "cohere", "google", "wordllama"),
 }
 """Packages that blocks may import and that the tests do not install."""
 

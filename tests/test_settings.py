@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 from uuid import UUID
 
+import httpx
 import openai
 import pytest
 from openai import OpenAI
@@ -93,10 +94,18 @@ def test_what_is_no_client_is_refused(thing: object, described: str) -> None:
         ctxwrap.wrap(thing, store="memory:")
 
 
-@pytest.mark.parametrize("way", ["groq, together", "OpenAI(base_url=...)", "ctxwrap.http_client()", "litellm", "serve"])
+@pytest.mark.parametrize(
+    "way", ["groq, mistralai, ollama", "boto3", "OpenAI(base_url=...)", "ctxwrap.http_client()", "litellm", "serve"]
+)
 def test_the_refusal_of_a_client_names_the_ways_out(way: str) -> None:
     with pytest.raises(ctxwrap.UnsupportedClient, match=re.escape(way)):
         ctxwrap.wrap(object(), store="memory:")
+
+
+def test_the_refusal_of_an_http_client_names_the_door() -> None:
+    way = re.escape("httpx.Client(transport=ctxwrap.transport(...))")
+    with httpx.Client() as client, pytest.raises(ctxwrap.UnsupportedClient, match=way):
+        ctxwrap.wrap(client, store="memory:")
 
 
 def test_keywords_of_wrap_are_the_settings_and_have_their_types() -> None:

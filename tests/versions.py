@@ -3,8 +3,9 @@
     python -m tests.versions [--keep DIRECTORY] [openai==1.109.1 ...]
 
 The newest litellm holds openai below 3, so the versions cannot all be installed together; the suite runs on what can.
-The last row installs ctxwrap as docs/operations.md says for openai 3. Prints one row for each version, as
-docs/reference.md shows them. Needs a package index; takes a minute or two for each version.
+One row installs ctxwrap as docs/operations.md says for openai 3. The last rows are instrumentations of SDKs. Prints one
+row for each version, as docs/reference.md shows them: how many of the tests that passed are sync, async, of streams and
+of tools, by their names. Needs a package index; takes a minute or two for each version.
 """
 
 import argparse
@@ -12,7 +13,9 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 from tests.environments import NEEDED, ROOT, environment, folder_name, run
 
@@ -24,7 +27,9 @@ VERSIONS = (
     "anthropic==0.93.0",
     "anthropic==0.120.0",
     "anthropic==1.0.0",
-    "anthropic>=2,<3",
+    "anthropic[bedrock]>=2,<3",
+    "aiobotocore>=3,<4 boto3>=1.43,<2",
+    "boto3>=1.43,<2",
     "cerebras-cloud-sdk>=1.91,<2",
     "cohere>=7.3,<8",
     "fireworks-ai>=1.2,<2",
@@ -35,6 +40,9 @@ VERSIONS = (
     "together>=3.1,<4",
     "writer-sdk>=3,<4",
     "ctxwrap[openai] openai>=3,<4 litellm==1.83.0",
+    "openinference-instrumentation-openai openai>=2,<3",
+    "openinference-instrumentation-anthropic anthropic>=2,<3",
+    "logfire openai>=2,<3 anthropic>=2,<3",
 )
 """Requirements that are installed together, separated by spaces."""
 
@@ -46,11 +54,29 @@ TESTS = {
     "google-genai": ("tests/clients/test_google_surfaces.py",),
     "mistralai": ("tests/clients/test_mistral_surfaces.py",),
     "ollama": ("tests/clients/test_ollama_surfaces.py",),
+    **dict.fromkeys(("aiobotocore", "boto3"), ("tests/clients/test_bedrock_surfaces.py",)),
     **dict.fromkeys(
         ("cerebras-cloud-sdk", "fireworks-ai", "groq", "together", "writer-sdk"),
         ("tests/clients/test_openai_siblings.py",),
     ),
 }
+
+INSTRUMENTATIONS = ("openinference-instrumentation-openai", "openinference-instrumentation-anthropic", "logfire")
+INSTRUMENTATION_TESTS = ("tests/turn/test_instrumentations.py",)
+"""They run alone, though their row names SDKs too."""
+
+CONTEXT_BY = {
+    "cohere": "`http_client`",
+    "google-genai": "`http_client`",
+    **dict.fromkeys(("mistralai", "ollama", *INSTRUMENTATIONS), "`wrap`, `http_client`"),
+}
+"""How an SDK's clients get context in its tests, where it is not `wrap` alone."""
+
+OVER = {"aiobotocore": "urllib3, aiohttp", "boto3": "urllib3"}
+"""What an SDK sends with, where it is neither httpx nor httpx2."""
+
+KINDS = {"sync": r"\bsync\b", "async": r"\basync\b", "streams": "stream", "tools": "tool"}
+"""How the tests of a kind are known by their ids."""
 
 MODULES = {
     "cerebras-cloud-sdk": "cerebras.cloud.sdk",
@@ -65,18 +91,37 @@ MODULES = {
 
 def row(requirement: str, directory: Path) -> tuple[str, bool]:
     python = environment(directory / folder_name(requirement), (*NEEDED, *requirement.split()))
-    sdks = [sdk for each in requirement.split() if (sdk := re.split(r"[\[=<>]", each)[0]) in TESTS]
+    named = [re.split(r"[\[=<>]", each)[0] for each in requirement.split()]
+    sdks = [each for each in named if each in TESTS or each in INSTRUMENTATIONS]
     code = f"import importlib.metadata as m; print(' with '.join(f'{{sdk}} {{m.version(sdk)}}' for sdk in {sdks}))"
     versions = run(python, "-c", code).stdout.strip()
-    module = MODULES.get(sdks[0], sdks[0])
-    code = f"import {module}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
-    http = run(python, "-c", code).stdout.strip()
-    files = [file for sdk in sdks for file in TESTS[sdk]]
-    tests = run(python, "-m", "pytest", "-n2", *files, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    summary = tests.stdout.strip().splitlines()[-1] if tests.stdout.strip() else tests.stderr.strip()
+    is_sdk = sdks[0] in TESTS
+    modules = ", ".join(MODULES.get(sdk, sdk) for sdk in (sdks[:1] if is_sdk else sdks[1:]))
+    code = f"import {modules}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
+    http = OVER.get(sdks[0]) or run(python, "-c", code).stdout.strip()
+    files = dict.fromkeys(file for sdk in sdks for file in TESTS[sdk]) if is_sdk else INSTRUMENTATION_TESTS
+    with tempfile.NamedTemporaryFile(suffix=".xml") as report:
+        command = (python, "-m", "pytest", "-n2", f"--junitxml={report.name}", *files)
+        tests = run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        counts = counted(Path(report.name))
     if tests.returncode:
         print(tests.stdout, tests.stderr, file=sys.stderr)
-    return f"| {versions} | {http} | {summary.strip('= ')} |", tests.returncode == 0
+    by = CONTEXT_BY.get(sdks[0], "`wrap`")
+    return f"| {versions} | {http} | {by} | {' | '.join(counts)} |", tests.returncode == 0
+
+
+def counted(report: Path) -> list[str]:
+    """The tests that passed: of each kind, and all of them, with the others."""
+    passed, others = list[str](), Counter[str]()
+    for case in ElementTree.parse(report).iter("testcase") if report.stat().st_size else ():
+        outcome = next((each.tag for each in case if each.tag in ("skipped", "failure", "error")), "")
+        if outcome:
+            others[outcome] += 1
+        else:
+            passed.append(case.get("name", ""))
+    kinds = [sum(bool(re.search(pattern, name)) for name in passed) for pattern in KINDS.values()]
+    rest = "".join(f", {times} {outcome}" for outcome, times in sorted(others.items()))
+    return [*(str(times or "–") for times in kinds), f"{len(passed)} passed{rest}"]
 
 
 def main() -> None:
@@ -84,7 +129,7 @@ def main() -> None:
     parser.add_argument("versions", nargs="*", default=VERSIONS, help="requirements such as openai==2.0.0")
     parser.add_argument("--keep", type=Path, help="a directory to keep the environments in for the next time")
     options = parser.parse_args()
-    print("| SDK | over | surface tests |\n| --- | --- | --- |")
+    print(f"| SDK | over | context by | {' | '.join(KINDS)} | all tests |\n|{' --- |' * (len(KINDS) + 4)}")
     failed = False
     with tempfile.TemporaryDirectory() as temporary:
         for requirement in options.versions:

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
@@ -41,12 +41,25 @@ def facade(http_client: Any) -> Any:
     return joined(_Facade, module.Client)(http_client)
 
 
-def module_of(value: Any) -> ModuleType:
-    """The module that the type of `value` comes from: httpx or httpx2."""
+def is_http_client(value: Any) -> bool:
+    """Whether `value` is a client of httpx or httpx2."""
+    module = _module_of(value)
+    return module is not None and isinstance(value, (module.Client, module.AsyncClient))
+
+
+def _module_of(value: Any) -> ModuleType | None:
     for cls in type(value).__mro__:
         name = cls.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
+    return None
+
+
+def module_of(value: Any) -> ModuleType:
+    """The module that the type of `value` comes from: httpx or httpx2."""
+    module = _module_of(value)
+    if module is not None:
+        return module
     raise TypeError(
         f"{type(value).__name__} comes from neither httpx nor httpx2: pass a client of one of them as http_client"
     )
@@ -87,6 +100,7 @@ class _Facade(_Delegating):
             adapter = stored_by(request)
             call = adapter and StoredCall(adapter)
             _warn_of_bypass(self, request)
+        _report_sending(call)
         response = self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
@@ -105,11 +119,22 @@ class _AsyncFacade(_Delegating):
             adapter = stored_by(request)
             call = adapter and AsyncStoredCall(adapter)
             _warn_of_bypass(self, request)
+        _report_sending(call)
         response = await self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
         return await rewrite_async(response, call)
+
+
+def _report_sending(call: Any) -> None:
+    """Let the turn tell the span that is current now, such as that of an instrumentation of the SDK."""
+    trace, managed = sys.modules.get("opentelemetry.trace"), getattr(call, "managed", None)
+    if trace is None or managed is None:
+        return
+    with suppress(Exception):  # a span of others
+        if trace.get_current_span().is_recording():
+            managed.report_sending()
 
 
 def _drop_private_headers(request: Any) -> None:

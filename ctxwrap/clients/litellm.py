@@ -7,7 +7,6 @@ import inspect
 import os
 import sys
 import weakref
-from collections import deque
 from collections.abc import Callable
 from copy import copy
 from functools import cache, partial, wraps
@@ -15,16 +14,23 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ctxwrap.clients.http import OWN_REQUEST, call_in_flight, in_flight
-from ctxwrap.clients.sdk import names_in, pop_keywords
-from ctxwrap.clients.sdk_call import remember, to_jsonable, with_cache_key, with_new_idempotency_key
+from ctxwrap.clients.function_call import (
+    EventQueue,
+    ResultForm,
+    async_sender,
+    finished,
+    finished_async,
+    scope_of,
+    sender,
+)
+from ctxwrap.clients.sdk import named_like
+from ctxwrap.clients.sdk_call import remember, to_jsonable, with_cache_key
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.queue import Caller, this_caller
+from ctxwrap.session.queue import this_caller
 from ctxwrap.turn import async_, sync
-from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
-from ctxwrap.types import Body, Send, SendAsync
+from ctxwrap.turn.binding import ClientBinding
+from ctxwrap.types import Body
 
 _FUNCTIONS: dict[str, ProviderAdapter] = {
     name: load_adapter(provider)
@@ -127,32 +133,13 @@ def _call(
 ) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        scope = _scope(binding, kwargs)
+        scope = scope_of(binding, kwargs)
         if scope is None:
             return function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
         keyed = with_cache_key(adapter, function, binding, scope)
-        turn = sync.begin(binding, keyed, body, scope, _sender(function))
-        if isinstance(turn, PassthroughCall):
-            if turn.body is not None:
-                args, kwargs = (), turn.body
-            return remember(function(*args, **kwargs), turn)
-        if turn.rewrites:
-            args, kwargs = (), turn.body
-        while True:
-            try:
-                with call_in_flight(turn):
-                    result = function(*args, **kwargs)
-                if _is_stream(result):
-                    return _rewritten_stream(result, turn)
-                _show(result, dumped := _dump(result), turn.reply(dumped))
-            except BaseException as error:
-                if not turn.shrink(error):
-                    turn.stop(why_stopped(error))
-                    raise
-            else:
-                return remember(result, turn)
-            kwargs = with_new_idempotency_key(turn.body)
+        turn = sync.begin(binding, keyed, body, scope, sender(function, _FORM))
+        return finished(function, turn, _FORM, args, kwargs)
 
     return call
 
@@ -162,60 +149,15 @@ def _async_call(
 ) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        scope = _scope(binding, kwargs)
+        scope = scope_of(binding, kwargs)
         if scope is None:
             return await function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
         keyed = with_cache_key(adapter, function, binding, scope)
-        turn = await async_.begin(binding, keyed, body, scope, _async_sender(function))
-        if isinstance(turn, PassthroughCall):
-            if turn.body is not None:
-                args, kwargs = (), turn.body
-            return remember(await function(*args, **kwargs), turn)
-        if turn.rewrites:
-            args, kwargs = (), turn.body
-        while True:
-            try:
-                with call_in_flight(turn):
-                    result = await function(*args, **kwargs)
-                if _is_stream(result):
-                    return _rewritten_stream(result, turn)
-                _show(result, dumped := _dump(result), await turn.reply(dumped))
-            except BaseException as error:
-                if not await turn.shrink(error):
-                    await turn.stop(why_stopped(error))
-                    raise
-            else:
-                return remember(result, turn)
-            kwargs = with_new_idempotency_key(turn.body)
+        turn = await async_.begin(binding, keyed, body, scope, async_sender(function, _FORM))
+        return await finished_async(function, turn, _FORM, args, kwargs)
 
     return call
-
-
-def _sender(function: Callable[..., Any]) -> Send:
-    """A function that sends a body of ctxwrap's own through the function that the caller called."""
-
-    def send(body: Body) -> Body:
-        with call_in_flight(OWN_REQUEST):
-            return _dump(function(**body))
-
-    return send
-
-
-def _async_sender(function: Callable[..., Any]) -> SendAsync:
-    async def send(body: Body) -> Body:
-        with call_in_flight(OWN_REQUEST):
-            return _dump(await function(**body))
-
-    return send
-
-
-def _scope(binding: ClientBinding, kwargs: dict[str, Any]) -> CallScope | None:
-    """The scope of the call; None for a call that litellm makes inside one of ours."""
-    headers = pop_keywords(kwargs)
-    if in_flight.get() is not None:
-        return None
-    return binding.call_scope(names_in(headers))
 
 
 def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
@@ -292,54 +234,35 @@ def _set(target: Any, key: Any, value: Any) -> None:
         setattr(target, str(key), value)
 
 
-class _ChunkQueue:
-    """The chunks of a stream between litellm and the caller."""
+class _ChunkQueue(EventQueue):
+    """The chunks of a stream, which are models of litellm."""
 
     def __init__(self, call: Any) -> None:
-        self.call = call
-        self.ready: deque[Any] = deque()
-        self.reader: Caller | None = None
-        """Who waits for litellm's next chunk."""
-        self._end: Exception | None = None
+        super().__init__(call)
         self._samples: dict[Any, Any] = {}
 
-    def take(self, chunk: Any, dumped: Body, events: list[Body]) -> None:
+    def dumped(self, event: Any) -> Body:
+        return _dump(event)
+
+    def shown(self, event: Any, dumped: Body, shown: list[Body]) -> list[Any]:
         kind = dumped.get("type")
-        self._samples[kind] = chunk
-        for event in events:
-            same = event is dumped or (event.get("type") == kind and event is events[-1])
-            self.ready.append(self._changed(chunk, dumped, event) if same else self._made(event))
+        self._samples[kind] = event
+        return [
+            self._changed(event, dumped, each)
+            if each is dumped or (each.get("type") == kind and each is shown[-1])
+            else self.made(each)
+            for each in shown
+        ]
 
-    def next(self) -> Any:
-        """The next chunk. The last one waits for the reask to finish."""
-        if self.call.needs_reask and len(self.ready) == 1:
-            self.call.finish_reask()
-        return self.ready.popleft()
-
-    async def next_async(self) -> Any:
-        if self.call.needs_reask and len(self.ready) == 1:
-            await self.call.finish_reask()
-        return self.ready.popleft()
-
-    def end_with(self, held: list[Body], end: Exception) -> None:
-        """Queue what was held back; `end` is raised after it."""
-        self.ready.extend(self._made(event) for event in held)
-        self._end = end
-
-    def raise_end(self) -> None:
-        end, self._end = self._end, None
-        if end is not None:
-            raise end
+    def made(self, event: Body) -> Any:
+        sample = self._samples[event.get("type")].model_copy(deep=True)
+        _overlay(sample, _dump(sample), event)
+        return sample
 
     def _changed(self, chunk: Any, dumped: Body, event: Body) -> Any:
         if event is not dumped:
             _overlay(chunk, dumped, event)
         return chunk
-
-    def _made(self, event: Body) -> Any:
-        sample = self._samples[event.get("type")].model_copy(deep=True)
-        _overlay(sample, _dump(sample), event)
-        return sample
 
 
 @cache
@@ -348,40 +271,10 @@ def _rewritten_stream_class(cls: Any) -> type:
 
     class RewrittenStream(cls):  # type: ignore[misc]
         def __next__(self) -> Any:
-            queue = self._ctxwrap_queue
-            while not queue.ready:
-                queue.raise_end()
-                try:
-                    queue.reader = this_caller()
-                    chunk = super().__next__()
-                    queue.reader = None
-                    queue.take(chunk, dumped := _dump(chunk), queue.call.event(dumped))
-                except StopIteration as end:
-                    queue.end_with(queue.call.end(), end)
-                except Exception as error:
-                    queue.end_with(queue.call.cut(why_stopped(error)), error)
-                except BaseException as error:
-                    queue.call.stop(why_stopped(error))
-                    raise
-            return queue.next()
+            return self._ctxwrap_queue.read(super().__next__)
 
         async def __anext__(self) -> Any:
-            queue = self._ctxwrap_queue
-            while not queue.ready:
-                queue.raise_end()
-                try:
-                    queue.reader = this_caller()
-                    chunk = await super().__anext__()
-                    queue.reader = None
-                    queue.take(chunk, dumped := _dump(chunk), await queue.call.event(dumped))
-                except StopAsyncIteration as end:
-                    queue.end_with(await queue.call.end(), end)
-                except Exception as error:
-                    queue.end_with(await queue.call.cut(why_stopped(error)), error)
-                except BaseException as error:
-                    await queue.call.stop(why_stopped(error))
-                    raise
-            return await queue.next_async()
+            return await self._ctxwrap_queue.read_async(super().__anext__)
 
         async def aclose(self) -> None:
             try:
@@ -390,9 +283,7 @@ def _rewritten_stream_class(cls: Any) -> type:
                 if self._ctxwrap_queue.reader != this_caller():  # else litellm closes a stream that broke
                     await self._ctxwrap_queue.call.stop("closed")
 
-    RewrittenStream.__name__, RewrittenStream.__qualname__ = cls.__name__, cls.__qualname__
-    RewrittenStream.__module__ = cls.__module__
-    return RewrittenStream
+    return named_like(RewrittenStream, cls)
 
 
 def _rewritten_stream(stream: Any, call: Any) -> Any:
@@ -402,3 +293,6 @@ def _rewritten_stream(stream: Any, call: Any) -> Any:
     stream._ctxwrap_queue = _ChunkQueue(call)
     weakref.finalize(stream, call.abandon)
     return remember(stream, call)
+
+
+_FORM = ResultForm(_dump, _show, _is_stream, _rewritten_stream)

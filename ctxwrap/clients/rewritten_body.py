@@ -173,7 +173,7 @@ class _Body:
         self._response = response
         self._framer = framer_of(response)
         self._frames: deque[Frame] = deque()
-        self._deltas = DeltaPassthrough()
+        self._deltas = DeltaPassthrough(is_text=self._framer is None or self._framer.is_text)
         self._named = False
         """Whether the provider names its events; then ours need names too."""
         self._is_finished = False

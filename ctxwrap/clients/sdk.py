@@ -218,16 +218,17 @@ def _as_headers(keywords: dict[str, Any]) -> dict[str, Any]:
 def is_sdk_client(client: Any) -> bool:
     """Whether `client` is a client of a known SDK, without importing any."""
     roots = [cls for cls in type(client).__mro__ if cls.__name__ in ("SyncAPIClient", "AsyncAPIClient")]
-    return any(provider.sdk == _package(cls) for cls in roots for provider in PROVIDERS)
+    return any(provider.sdk == package_of(cls) for cls in roots for provider in PROVIDERS)
 
 
 def providers_of(cls: type) -> list[ProviderSpec]:
     """The APIs of the SDK that a class, or one of its bases, comes from."""
-    packages = set(map(_package, cls.__mro__))
+    packages = set(map(package_of, cls.__mro__))
     return [provider for provider in PROVIDERS if provider.sdk in packages]
 
 
-def _package(cls: type) -> str:
+def package_of(cls: type) -> str:
+    """The package that a class comes from."""
     return cls.__module__.partition(".")[0]
 
 
@@ -250,8 +251,7 @@ def wrap_client(client: Any, binding: ClientBinding) -> Any:
         wrapped.__class__ = _wrapped_class(cls)
     give_keywords(wrapped)
     wrapped._ctxwrap = binding
-    if binding.settings.context_mode != "disabled":
-        preload_encoding(providers_of(type(client))[0].encoding, _prepare)
+    prepare_calls(type(client), binding)
     return wrapped
 
 
@@ -259,14 +259,14 @@ def wrap_client(client: Any, binding: ClientBinding) -> Any:
 def _wrapped_class(cls: type) -> type:
     """A subclass of the client's class, with one base only: else Python refuses to set it on an instance."""
     base: Any = with_keywords(cls)
-    wrapped = _async_client_class(base) if iscoroutinefunction(base.post) else _client_class(base)
-    wrapped.__name__, wrapped.__qualname__, wrapped.__module__, wrapped.__doc__ = (
-        cls.__name__,
-        cls.__qualname__,
-        cls.__module__,
-        cls.__doc__,
-    )
-    return wrapped
+    return named_like(_async_client_class(base) if iscoroutinefunction(base.post) else _client_class(base), cls)
+
+
+def named_like(made: type, cls: type) -> type:
+    """`made`, a subclass of `cls`, with the names by which `cls` is shown."""
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(made, name, getattr(cls, name))
+    return made
 
 
 def _client_class(base: Any) -> type:
@@ -279,7 +279,7 @@ def _client_class(base: Any) -> type:
 
         @wraps(base.close)
         def close(self) -> None:
-            _finish(self._ctxwrap)
+            finish_sessions(self._ctxwrap)
             super().close()
 
         @wraps(base.post)
@@ -299,7 +299,7 @@ def _async_client_class(base: Any) -> type:
 
         @wraps(base.close)
         async def close(self) -> None:
-            await in_thread(_finish, self._ctxwrap)
+            await in_thread(finish_sessions, self._ctxwrap)
             await super().close()
 
         @wraps(base.post)
@@ -329,12 +329,18 @@ def _sdk_call() -> Any:
     return import_module("ctxwrap.clients.sdk_call")
 
 
+def prepare_calls(cls: type, binding: ClientBinding) -> None:
+    """Load what calls of a client need, its tokenizer above all, in a thread; nothing if they have no context."""
+    if binding.settings.context_mode != "disabled":
+        preload_encoding(providers_of(cls)[0].encoding, _prepare)
+
+
 def _prepare() -> None:
     """Load the modules and compile the patterns that a call needs."""
     _sdk_call().read_sample()
 
 
-def _finish(binding: ClientBinding) -> None:
+def finish_sessions(binding: ClientBinding) -> None:
     """Bring documents and derived files of the client's sessions up to date."""
     if binding.sessions:
         from ctxwrap.turn.document_updates import finish_documents

@@ -60,7 +60,10 @@ def _call_of(result: Any) -> Any:
 
 
 def _call_behind(result: Any) -> Any:
-    """The call of an HTTP response, or of the one behind a stream, a stream helper or a raw response."""
+    """The call of an HTTP response, or of the one behind a stream, a stream helper, a raw response or boto3's dict."""
+    if type(result) is dict:
+        inner = result.get("ResponseMetadata")
+        return None if inner is None else _call_of(inner)
     for name in ("", "http_response", "response", "_response", "_raw_stream"):
         inner = getattr(result, name, None) if name else result
         extensions = getattr(inner, "extensions", None)
@@ -145,10 +148,6 @@ def without_cycle(stream: Any) -> Any:
         del source._iterator
         stream._iterator = getattr(source, iterator.__name__)()
     return stream
-
-
-_EVENTSTREAM_CLIENTS = frozenset({"AnthropicBedrock", "AsyncAnthropicBedrock"})
-"""Clients whose streams are AWS event streams, not server-sent events: these pass through."""
 
 
 def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: Any, rest: dict[str, Any]) -> Any:
@@ -237,8 +236,7 @@ class _SdkRequest:
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        is_plain = isinstance(body, dict) and not _is_eventstream(client, body)
-        self.adapter = adapter_for(path, providers_of(type(client))) if is_plain else None
+        self.adapter = adapter_for(path, providers_of(type(client))) if isinstance(body, dict) else None
         if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
@@ -272,10 +270,6 @@ _CALLERS_OPTIONS = frozenset({"extra_json", "post_parser", "idempotency_key"})
 def _is_left_out(value: Any) -> bool:
     """Whether this is the SDK's placeholder for an argument that was not given."""
     return type(value).__name__ in ("Omit", "NotGiven")
-
-
-def _is_eventstream(client: Any, body: Body) -> bool:
-    return bool(body.get("stream")) and any(cls.__name__ in _EVENTSTREAM_CLIENTS for cls in type(client).__mro__)
 
 
 def read_sample() -> None:

@@ -7,6 +7,7 @@ same turn as that of a wrapped client. All other requests pass unchanged.
 import logging
 import os
 from collections.abc import Callable, Mapping
+from copy import copy
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -145,6 +146,19 @@ def _open_door(client: Any, door: Callable[[Any], Any]) -> None:
     client._mounts = {pattern: inner and door(inner) for pattern, inner in client._mounts.items()}
 
 
+def behind_door(client: Any, binding: ClientBinding) -> Any:
+    """A copy of an HTTP client, with the door before its transports, whose connections it shares."""
+    made, module = copy(client), module_of(client)
+    is_async = isinstance(client, module.AsyncClient)
+    cls = joined(_AsyncTransport, module.AsyncBaseTransport) if is_async else joined(_Transport, module.BaseTransport)
+
+    def door(inner: Any) -> Any:
+        return cls(inner._inner if isinstance(inner, _Door) else inner, binding, RETRY_WINDOW)
+
+    _open_door(made, door)
+    return made
+
+
 class _StatusError(Exception):
     """An error response, with the attributes by which an SDK's exception shows it."""
 
@@ -171,7 +185,8 @@ class _Door:
         if is_signed and (adapter is not None or "bedrock" in request.url.host):
             raise UnsupportedClient(
                 f"the request to {request.url.host} is signed by its client over its body, so ctxwrap cannot add to "
-                "it: use a client that sends a key or token, or another HTTP client for this one"
+                "it: use a client that sends a key or token, ctxwrap.wrap(boto3.client('bedrock-runtime')), or another "
+                "HTTP client for this one"
             )
         if adapter is None:
             if path.endswith(_OTHER_APIS):

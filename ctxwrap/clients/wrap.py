@@ -29,7 +29,7 @@ def wrap(
     settings: Settings | None = None,
     **setting_overrides: Unpack[SettingsDict],
 ) -> T:
-    """`client` with context: an OpenAI, Anthropic or similar client, the `litellm` module, a litellm `Router`.
+    """`client` with context: one of OpenAI, Anthropic or a similar SDK, boto3's for Bedrock, `litellm`, its `Router`.
 
     The result has the client's type and shares its connections; the client itself does not change. `session` is the
     default of every call; `bind(...)`, `using(...)` and a call's own `session=` take precedence. Sessions of one `user`
@@ -88,19 +88,48 @@ def _wrapped(client: T, binding: ClientBinding) -> T:
 
     if litellm.is_litellm(client):
         return cast(T, litellm.wrap_litellm(client, binding))
-    raise UnsupportedClient(
-        f"cannot wrap {_description(client)}: pass an OpenAI or Anthropic client (sync or async), one of a similar SDK "
-        f"({_others()}), the litellm module, one of its completion functions, or a litellm Router. "
+    from ctxwrap.clients import boto
+
+    if boto.is_bedrock(client):
+        return cast(T, boto.wrap_bedrock(client, binding))
+    from ctxwrap.clients import http_holders
+
+    wrapped = None if boto.is_boto(client) else http_holders.wrap_holder(client, binding)
+    if wrapped is not None:
+        return cast(T, wrapped)
+    raise UnsupportedClient(f"cannot wrap {_description(client)}: {_way_out(client)}")
+
+
+_WAYS_OUT = {
+    "botocore": "of AWS, only Bedrock is a model API: wrap boto3.client('bedrock-runtime')",
+    "cohere": "its methods belong to one client: make it as cohere.ClientV2(httpx_client=ctxwrap.http_client(...)), or "
+    "cohere.AsyncClientV2(httpx_client=ctxwrap.async_http_client(...))",
+    "google.genai": "it may send with aiohttp: make it as genai.Client(http_options=types.HttpOptions(httpx_client="
+    "ctxwrap.http_client(library='httpx2', ...), httpx_async_client=ctxwrap.async_http_client(library='httpx2', ...)))",
+    "httpx": "it is an HTTP client: use ctxwrap.http_client(...), or httpx.Client(transport=ctxwrap.transport(...))",
+    "httpx2": "it is an HTTP client: use ctxwrap.http_client(library='httpx2', ...)",
+}
+"""What to do with a client of a package that `wrap` does not take."""
+
+
+def _way_out(client: object) -> str:
+    module = type(client).__module__
+    for package, way in _WAYS_OUT.items():
+        if module == package or module.startswith(f"{package}."):
+            return way
+    return (
+        f"pass an OpenAI or Anthropic client (sync or async), one of a similar SDK ({_others()}), "
+        "boto3.client('bedrock-runtime'), the litellm module, one of its completion functions, or a litellm Router. "
         "For another provider: OpenAI(base_url=...) if it offers OpenAI's API; ctxwrap.http_client() for an SDK that "
         "takes an HTTP client; litellm, which knows most providers; or `ctxwrap serve` for a tool that takes a URL"
     )
 
 
 def _others() -> str:
-    """The packages of SDKs that `wrap` knows besides OpenAI's and Anthropic's."""
+    """The packages of SDKs that `wrap` knows besides OpenAI's, Anthropic's and AWS's."""
     from ctxwrap.providers import PROVIDERS
 
-    return ", ".join(sorted({each.sdk for each in PROVIDERS if each.resource} - {"openai", "anthropic"}))
+    return ", ".join(sorted({each.sdk for each in PROVIDERS if each.sdk} - {"openai", "anthropic", "botocore"}))
 
 
 def _description(thing: object) -> str:

@@ -16,11 +16,14 @@ class ProviderSpec(NamedTuple):
     adapter: str
     """`module:name` of the adapter."""
     sdk: str
-    """The SDK's package; empty if `wrap` does not know its clients, so that calls are known by their URL only."""
+    """The SDK's package; empty if `wrap` does not know its clients, so that calls are known by their URL only.
+
+    A client without a `resource` is known by the HTTP client that it holds.
+    """
     path: str
     """The URL path of the API's calls, without the version before it."""
     resource: str
-    """The client's attribute whose methods make these calls; there may be another one below `beta`."""
+    """The client's attribute whose methods make these calls, if it has `post`; there may be another below `beta`."""
     litellm: str = ""
     """The litellm function that takes the same requests."""
     encoding: str = "o200k_base"
@@ -38,6 +41,7 @@ PROVIDERS = [
     ProviderSpec(_CHAT, "cerebras", "/chat/completions", "chat.completions"),
     ProviderSpec(_CHAT, "fireworks", "/chat/completions", "chat.completions"),
     ProviderSpec(_CHAT, "groq", "/chat/completions", "chat.completions"),
+    ProviderSpec(_CHAT, "mistralai", "/chat/completions", ""),
     ProviderSpec(_CHAT, "together", "/chat/completions", "chat.completions"),
     # `/v1/chat` is also the path of an API of Cohere that has another format
     ProviderSpec(_CHAT, "writerai", "/chat", "chat", under=_NEVER),
@@ -67,8 +71,12 @@ PROVIDERS = [
     ),
     ProviderSpec(_GOOGLE, "", ":generateContent", ""),
     ProviderSpec(_GOOGLE, "", ":streamGenerateContent", ""),
-    ProviderSpec("ctxwrap.providers.ollama:CHAT", "", "/api/chat", ""),
+    ProviderSpec("ctxwrap.providers.ollama:CHAT", "ollama", "/api/chat", ""),
     ProviderSpec("ctxwrap.providers.cohere:CHAT", "", "/v2/chat", ""),
+    # boto3 signs its bodies, so that nothing can be added to them on their way
+    ProviderSpec(
+        "ctxwrap.providers.bedrock:CONVERSE", "botocore", "/converse", "", encoding="cl100k_base", under=_NEVER
+    ),
 ]
 
 

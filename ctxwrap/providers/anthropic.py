@@ -456,6 +456,7 @@ class MessagesRewriter:
     def _released(self, index: int) -> list[Body]:
         channel = self._channels.get(index)
         rest = "" if channel is None or channel.closed else channel.close()
-        if not rest:
-            return []
-        return [{"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": rest}}]
+        return [self._text_event(index, rest)] if rest else []
+
+    def _text_event(self, index: int, text: str) -> Body:
+        return {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": text}}

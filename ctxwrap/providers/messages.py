@@ -197,7 +197,7 @@ def _neutral_text(content: Any) -> Any:
 
 
 def _neutral_part(part: Any) -> Any:
-    is_text = isinstance(part, dict) and part.get("type") in TEXT_TYPES
+    is_text = isinstance(part, dict) and part.get("type", "text") in TEXT_TYPES
     return changed_field(part, "text", neutral_value) if is_text else part
 
 

@@ -5,7 +5,9 @@ import re
 from typing import Any, NamedTuple
 
 
-class _Fields(NamedTuple):
+class Fields(NamedTuple):
+    """What an event says."""
+
     event: str = ""
     data: str = ""
     is_damaged: bool = False
@@ -17,10 +19,10 @@ class Frame:
 
     def __init__(self, raw: bytes, *, is_parsed: bool = True) -> None:
         self.raw = raw
-        self._fields = None if is_parsed else _Fields()
+        self._fields = None if is_parsed else Fields()
 
     @property
-    def fields(self) -> _Fields:
+    def fields(self) -> Fields:
         if self._fields is None:
             self._fields = _fields(self.raw)
         return self._fields
@@ -58,6 +60,7 @@ class Framer:
     """
 
     _break, _longest_edge, _frame_type = _BREAK, _EDGE, Frame
+    is_text = True
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -106,12 +109,12 @@ class _Line(Frame):
     """One line of JSON."""
 
     @property
-    def fields(self) -> _Fields:
+    def fields(self) -> Fields:
         if self._fields is None:
             try:
-                self._fields = _Fields(data=self.raw.decode().strip())
+                self._fields = Fields(data=self.raw.decode().strip())
             except UnicodeDecodeError:
-                self._fields = _Fields(is_damaged=True)
+                self._fields = Fields(is_damaged=True)
         return self._fields
 
 
@@ -128,16 +131,20 @@ def framer_for(content_type: str) -> Framer | None:
     """A framer for the stream in a body of this type; None if the body is no stream."""
     if content_type.startswith("text/event-stream"):
         return Framer()
+    if content_type.startswith("application/vnd.amazon.eventstream"):
+        from ctxwrap.providers.aws_events import AwsFramer
+
+        return AwsFramer()
     return LineFramer() if content_type.startswith(("application/x-ndjson", "application/jsonl")) else None
 
 
-def _fields(raw: bytes) -> _Fields:
+def _fields(raw: bytes) -> Fields:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        return _Fields(is_damaged=True)
+        return Fields(is_damaged=True)
     if text.startswith("data: ") and raw.find(b"\n") == len(raw) - 2:  # most frames: one line of data
-        return _Fields(data=text[6:-2])
+        return Fields(data=text[6:-2])
     event, data = "", []
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         name, _, value = line.partition(":")
@@ -146,7 +153,7 @@ def _fields(raw: bytes) -> _Fields:
             data.append(value)
         elif name == "event":
             event = value
-    return _Fields(event, "\n".join(data))
+    return Fields(event, "\n".join(data))
 
 
 def encode_event(event: str, data: dict[str, Any]) -> bytes:

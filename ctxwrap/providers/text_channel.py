@@ -213,10 +213,10 @@ _decode = json.JSONDecoder().raw_decode
 class DeltaPassthrough:
     """Passes the text deltas of a stream through without parsing them, once it has a template of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_text: bool = True) -> None:
         self._template: _Template | None = None
         self._delta: TextDelta
-        self._unused = 0
+        self._unused = 0 if is_text else _MOST_UNUSED
 
     def take(self, raw: bytes) -> bytes | None:
         """What the caller gets for `raw`: `raw` itself or nothing, if it is one text delta that was fed; else None."""

@@ -24,7 +24,7 @@ class FieldNames(NamedTuple):
     encoded: frozenset[str]
     """Fields that may hold base64, which is not searched."""
     signed: frozenset[str]
-    """Types of parts that a provider accepts only unchanged, if they carry a signature."""
+    """Types of parts, or fields that hold one, that a provider accepts only unchanged, if they carry a signature."""
 
 
 SHARED_FIELDS = FieldNames(
@@ -119,7 +119,7 @@ class Redactor:
         if isinstance(value, str):
             return self._string(value, name, kind, free)
         if isinstance(value, Mapping):
-            if signed and self._is_signed(value):
+            if signed and self._is_signed(value, name):
                 return value
             changed, is_same, is_call = dict[Any, Any](), True, "name" in value
             for key, each in value.items():
@@ -171,8 +171,8 @@ class Redactor:
             return text
         return self._named_text(text, name)
 
-    def _is_signed(self, part: Mapping[str, Any]) -> bool:
-        if str(part.get("type")) not in self._names.signed:
+    def _is_signed(self, part: Mapping[str, Any], name: str) -> bool:
+        if self._names.signed.isdisjoint((str(part.get("type")), name)):
             return False
         signature = part.get("signature") or part.get("encrypted_content") or part.get("data")
         return isinstance(signature, str) and self._string(signature, "signature", None, free=False) == signature

@@ -62,7 +62,7 @@ class SessionCounts:
             self._known[tenant] = number + 1, until
 
 
-_NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
+_NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm", "botocore"})
 
 _OPEN_SESSIONS = 1024
 """How many sessions stay in memory; others are read from their log again."""

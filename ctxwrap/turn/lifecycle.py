@@ -255,6 +255,10 @@ class ManagedCall:
 
     # Send and read
 
+    def report_sending(self) -> None:
+        """The SDK is about to send the request."""
+        self._telemetry.sending(lambda: self.record)
+
     def shrink(self, error: Exception) -> bool:
         """Whether `error` says the request is too long and the turn now has a smaller one, which the log records.
 

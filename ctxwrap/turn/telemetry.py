@@ -1,8 +1,9 @@
 """Reports calls to OpenTelemetry, if the application uses it: attributes on the caller's span, spans for memory.
 
-The caller's span is the one that is current when the call is made, wherever its stream is read. Memory spans are
-created outside the session's lock, with the times at which the work was done. Instrumenting the provider's call is up
-to the SDK. This module does not import OpenTelemetry, and none of its failures reaches a call.
+The caller's span is the one that is current when the call is made, wherever its stream is read. The span that is
+current when the SDK sends the request, that of an instrumentation, gets the same attributes. Memory spans are created
+outside the session's lock, with the times at which the work was done. Instrumenting the provider's call is up to the
+SDK. This module does not import OpenTelemetry, and none of its failures reaches a call.
 """
 
 import json
@@ -92,6 +93,7 @@ class Telemetry:
     @_quietly
     def _begin(self, trace: Any) -> None:
         self._span = trace.get_current_span()
+        self._spans = [self._span]
         if self._span.is_recording() or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             self._parent = trace.set_span_in_context(self._span)
             self._trace = trace
@@ -137,6 +139,11 @@ class Telemetry:
             if self._trace is not None:
                 self._report_saved(record, start, time_ns())
 
+    def sending(self, record: Callable[[], TurnRecord]) -> None:
+        """The SDK is about to send the request, perhaps inside a span of its own or of its instrumentation."""
+        if self._trace is not None:
+            self._report_sending(record)
+
     def failed(self, error: Exception) -> None:
         """The turn's end could not be written."""
         self._error = type(error).__name__
@@ -146,6 +153,13 @@ class Telemetry:
         """The call goes on without a turn."""
         if self._trace is not None and self._span.is_recording():
             self._span.set_attributes(_opening_attributes(record) | _end_attributes(record))
+
+    @_quietly
+    def _report_sending(self, record: Callable[[], TurnRecord]) -> None:
+        span = self._trace.get_current_span()
+        if span.is_recording() and span not in self._spans:
+            self._spans.append(span)
+            span.set_attributes(_opening_attributes(record()))
 
     @_quietly
     def _report_opened(self, record: Callable[[], TurnRecord | None]) -> None:
@@ -158,8 +172,9 @@ class Telemetry:
     @_quietly
     def _report_saved(self, record: Callable[[], TurnRecord], start: int, end: int) -> None:
         saved = record()
-        if self._span.is_recording():
-            self._span.set_attributes(_opening_attributes(saved) | _end_attributes(saved))
+        for span in self._spans:
+            if span.is_recording():
+                span.set_attributes(_opening_attributes(saved) | _end_attributes(saved))
         for name in dict.fromkeys(_OPERATIONS.values()):
             changes = [each for each in saved.operations if _OPERATIONS[each.kind] == name]
             if changes:

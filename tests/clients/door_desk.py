@@ -1,4 +1,4 @@
-"""A bare client and one through the HTTP door, of an SDK that takes an HTTP client."""
+"""A bare client and one with context, of an SDK that takes an HTTP client: through the HTTP door, or by `wrap`."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
@@ -17,6 +17,8 @@ class DoorDesk:
     """Each client has a provider of its own, which speaks in one API's format."""
 
     library = "httpx"
+    wraps = False
+    """Whether clients get their context by `wrap`."""
 
     def __init__(self, is_async: bool, home: Path, stack: ExitStack, format: Format) -> None:
         self.is_async, self.home = is_async, home
@@ -28,14 +30,25 @@ class DoorDesk:
     def make(self, url: str, http_client: Any) -> Any:
         raise NotImplementedError
 
+    def held(self, client: Any) -> Any:
+        """The HTTP client that a client of the SDK holds."""
+        raise NotImplementedError
+
     def bare(self) -> Any:
+        return self.make(self.bare_provider.url, self._http_client())
+
+    def _http_client(self) -> Any:
         module = __import__(self.library)
         cls = module.AsyncClient if self.is_async else module.Client
-        return self.make(self.bare_provider.url, self._closed_later(cls(verify=False)))
+        return self._closed_later(cls(verify=False))
 
     def wrapped(self, **settings: Any) -> Any:
         door: Any = ctxwrap.async_http_client if self.is_async else ctxwrap.http_client
         options = {"store": self.home, "session": "s", **settings}
+        if self.wraps:
+            made = ctxwrap.wrap(self.make(self.provider.url, self._http_client()), **options)
+            self._closed_later(self.held(made))
+            return made
         client = door(library=self.library, client_options={"verify": False}, **options)
         return self.make(self.provider.url, self._closed_later(client))
 

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +23,7 @@ from ctxwrap.protocol.instructions import DELTA_TEXT, READING_TEXT, SEPARATOR, a
 from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall
 from ctxwrap.testing.practice.requests import Answering, RecordedRequest
 from tests.clients.running import at_once, each, got, opened
+from tests.providers.loopback import aws_event
 from tests.support import CANARY, REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
 anthropic = pytest.importorskip("anthropic")
@@ -1596,10 +1598,6 @@ def test_failed_call_repeated_by_the_caller_stays_in_its_round(twins: Twins) -> 
 # --- other clients of the SDK -----------------------------------------------------------------------------
 
 
-EVENT_STREAM = b"\x00\x00\x00\x10\x00\x00\x00\x00\x05\xc2\x48\xeb\x7d\x98\xc8\xff"
-"""An event of an AWS event stream, which holds nothing."""
-
-
 class Clouds:
     """Clients of Anthropic's API as clouds offer it: what they send is kept, then goes to our provider's own path."""
 
@@ -1664,27 +1662,43 @@ def test_vertex_stream_carries_context(twins: Twins, use: Use) -> None:
     assert twins.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 
-def test_bedrock_stream_passes_through_unchanged(twins: Twins) -> None:
-    sent_by: list[Any] = []
+def as_aws_messages(sse: bytes) -> Iterator[bytes]:
+    """Server-sent events in the messages of an AWS event stream."""
+    for line in sse.decode().splitlines():
+        if line.startswith("data: "):
+            yield aws_event("chunk", {"bytes": b64encode(line.removeprefix("data: ").encode()).decode(), "p": "abc"})
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["whole", "cut"])
+@pytest.mark.parametrize("use", [create_stream, helper_events], ids=name_of)
+def test_bedrock_stream_carries_context(twins: Twins, use: Use, is_cut: bool) -> None:
+    pytest.importorskip("botocore", reason="the SDK reads such streams with botocore")
 
     def serve(request: Any) -> Any:
-        sent_by.append(request)
+        assert request.url.path.endswith("/invoke-with-response-stream")
+        body = json.dumps({**json.loads(request.content), "model": "m", "stream": True}).encode()
+        with urlopen(Request(f"{twins.ours.url}/v1/messages", body, {"content-type": "application/json"})) as reply:
+            messages = list(as_aws_messages(reply.read()))
+        if is_cut:
+            messages[5:] = [aws_event("throttlingException", {"message": "Too many requests."}, is_error=True)]
         kind = {"content-type": "application/vnd.amazon.eventstream"}
-        return http_module().Response(200, headers=kind, content=EVENT_STREAM)
-
-    async def read(client: Any) -> list[Any]:
-        async with opened(client.messages.with_streaming_response.create(**HELLO, stream=True)) as response:
-            return [b"".join(await all_of(response.iter_bytes())), dict(response.headers)]
+        return http_module().Response(200, headers=kind, content=b"".join(messages))
 
     bare = Clouds(twins).client("AnthropicBedrock", transport=http_module().MockTransport(serve))
-    theirs, ours = twins.do(read, bare), twins.do(read, ctxwrap.wrap(bare, store=twins.home, session="s"))
-    assert ours == theirs
-    assert ours[0] == EVENT_STREAM
-    assert sent_by[0].url.path.endswith("/invoke-with-response-stream")
-    assert [(sent.url, sent.content, sent.headers) for sent in sent_by[1:]] == [
-        (sent_by[0].url, sent_by[0].content, sent_by[0].headers)
-    ]
-    assert events(twins.home, "s") == []
+    wrapped = ctxwrap.wrap(bare, store=twins.home, session="s")
+    if is_cut:
+        for client in (bare, wrapped):
+            with pytest.raises(Exception, match="Too many requests"):
+                twins.do(on_messages(use, beta=False), client)
+        (done,) = [event for event in events(twins.home, "s") if event["type"] == "done"]
+        assert done["status"] == "error"
+        return
+    ours = twins.do(on_messages(use, beta=False), wrapped)
+    assert_clean(*ours)
+    seen = [*ours, *(each for part in ours if isinstance(part, list) for each in part)]
+    deltas = [event.delta.text for event in seen if getattr(event, "type", "") == "content_block_delta"]
+    assert "".join(deltas) == TEXT
+    assert twins.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 
 @pytest.mark.parametrize("use", [create, create_stream], ids=name_of)

@@ -1,6 +1,7 @@
 """Cohere's SDK through the HTTP door: every surface gives the bare client's result, with context."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import ctxwrap
 from ctxwrap.protocol.instructions import asks_for_trailer
 from ctxwrap.providers.cohere import CHAT
 from tests.clients.door_desk import HELLO, TEXT, DoorDesk
@@ -115,7 +117,7 @@ async def test_every_surface_gives_the_bare_clients_result(desk: CohereDesk, sur
 
 @SURFACES
 @at_its_desk
-async def test_thinking_and_calls_equal_the_bare_clients(desk: CohereDesk, surface: Any) -> None:
+async def test_thinking_and_tool_calls_equal_the_bare_clients(desk: CohereDesk, surface: Any) -> None:
     desk.answer(Told("Let me see.", thought="The user asks for the weather.", calls=(CALL, CALL)))
     bare = await surface(desk.bare(), tools=[TOOL])
     assert await surface(desk.wrapped(), tools=[TOOL]) == bare
@@ -134,7 +136,7 @@ async def test_citations_of_the_trailer_are_left_out(desk: CohereDesk) -> None:
 
 
 @at_its_desk
-async def test_history_of_calls_is_sent_in_the_apis_form(desk: CohereDesk) -> None:
+async def test_history_of_tool_calls_is_sent_in_the_apis_form(desk: CohereDesk) -> None:
     client = desk.wrapped()
     desk.answer(Told(calls=(CALL,)))
     await chat_stream(client, tools=[TOOL], max_tokens=50)
@@ -184,3 +186,10 @@ async def test_an_error_is_the_sdks_own_and_too_long_requests_get_smaller(desk: 
 )
 def test_requests_without_a_trailer_say_why(options: dict[str, Any], reason: str) -> None:
     assert CHAT.read({**ASKED, **options}).no_trailer == reason
+
+
+def test_wrap_names_the_argument_that_takes_the_door() -> None:
+    with pytest.raises(
+        ctxwrap.UnsupportedClient, match=re.escape("cohere.ClientV2(httpx_client=ctxwrap.http_client(...))")
+    ):
+        ctxwrap.wrap(cohere.ClientV2(api_key="k"), store="memory:")

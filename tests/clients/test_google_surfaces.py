@@ -1,6 +1,7 @@
 """google-genai through the HTTP door: every surface gives the bare client's result, with context."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -175,7 +176,7 @@ async def test_a_chat_that_sends_its_whole_history_is_logged_once(desk: GoogleDe
 
 
 @at_its_desk
-async def test_functions_that_the_sdk_calls_are_one_conversation(desk: GoogleDesk) -> None:
+async def test_tools_that_the_sdk_calls_are_one_conversation(desk: GoogleDesk) -> None:
     def weather(city: str) -> str:
         """The weather in a city."""
         return f"Rain in {city}."
@@ -193,7 +194,7 @@ async def test_functions_that_the_sdk_calls_are_one_conversation(desk: GoogleDes
 
 @pytest.mark.parametrize(("model", "is_signed"), [("gemini-2.5-pro", False), ("gemini-3.6-flash", True)])
 @at_its_desk
-async def test_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(
+async def test_tool_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(
     desk: GoogleDesk, model: str, is_signed: bool
 ) -> None:
     client = desk.wrapped()
@@ -321,3 +322,11 @@ def test_texts_tools_and_schemas_are_counted() -> None:
     ]
     assert counter.count("One two three.") < counts[0] < counts[1]
     assert counts[2] < 10_000
+
+
+def test_wrap_names_the_argument_that_takes_the_door() -> None:
+    with pytest.raises(
+        ctxwrap.UnsupportedClient,
+        match=re.escape("types.HttpOptions(httpx_client=ctxwrap.http_client(library='httpx2', ...)"),
+    ):
+        ctxwrap.wrap(genai.Client(api_key="k"), store="memory:")

@@ -1,5 +1,6 @@
-"""Mistral's SDK through the HTTP door: OpenAI's API, with content in parts where the model thinks."""
+"""Mistral's SDK through the HTTP door and by `wrap`: OpenAI's API, with content in parts where the model thinks."""
 
+import gc
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
+import ctxwrap
 from ctxwrap.protocol.instructions import asks_for_trailer
 from tests.clients.door_desk import HELLO, TEXT, DoorDesk
 from tests.clients.running import at_its_desk, each, got, on
-from tests.providers.loopback import Failure, Received, Sent, Told, pieces
+from tests.providers.loopback import Failure, Loopback, Received, Sent, Told, pieces
 from tests.support import assert_clean, events, messages, said
 
 mistralai = pytest.importorskip("mistralai.client", reason="the SDK mistralai is not installed")
@@ -54,11 +56,17 @@ class MistralDesk(DoorDesk):
         name = "async_client" if self.is_async else "client"
         return mistralai.Mistral(api_key="k", server_url=url, **{name: http_client})
 
+    def held(self, client: Any) -> Any:
+        known = client.sdk_configuration
+        return known.async_client if self.is_async else known.client
 
-@pytest.fixture(params=["sync", "async"])
+
+@pytest.fixture(params=["sync", "async", "sync by wrap", "async by wrap"])
 def desk(request: pytest.FixtureRequest, home: Path) -> Iterator[MistralDesk]:
     with ExitStack() as stack:
-        yield MistralDesk(request.param == "async", home, stack, speak)
+        desk = MistralDesk(request.param.startswith("async"), home, stack, speak)
+        desk.wraps = request.param.endswith("wrap")
+        yield desk
 
 
 async def complete(desk: MistralDesk, client: Any, **options: Any) -> list[Any]:
@@ -103,7 +111,7 @@ async def test_every_surface_gives_the_bare_clients_result(desk: MistralDesk, su
 
 @SURFACES
 @at_its_desk
-async def test_calls_equal_the_bare_clients(desk: MistralDesk, surface: Any) -> None:
+async def test_tool_calls_equal_the_bare_clients(desk: MistralDesk, surface: Any) -> None:
     desk.answer(Told(calls=(CALL,)))
     bare = await surface(desk, desk.bare(), tools=[TOOL])
     assert await surface(desk, desk.wrapped(), tools=[TOOL]) == bare
@@ -123,3 +131,17 @@ async def test_an_error_is_the_sdks_own(desk: MistralDesk) -> None:
     desk.answer(lambda asked: Failure(401, {"detail": "Unauthorized"}))
     with pytest.raises(mistralai.errors.SDKError, match="401"):
         await complete(desk, desk.wrapped())
+
+
+def test_a_wrapped_client_has_the_parts_of_its_own_and_outlives_the_bare_one(home: Path) -> None:
+    with Loopback(speak, lambda asked: Told(TEXT)) as provider:
+        bare = mistralai.Mistral(api_key="k", server_url=provider.url)
+        assert bare.chat is bare.chat, "it is made by its first use, and kept"
+        client = ctxwrap.wrap(bare, session="s", store=home)
+        assert type(client) is type(bare)
+        assert client.chat is not bare.chat
+        del bare
+        gc.collect()
+        with client:
+            client.chat.complete(**ASKED)
+    assert said(home, "s") == HELLO

@@ -1,4 +1,4 @@
-"""Ollama's own API through the HTTP door: every surface gives the bare client's result, with context."""
+"""Ollama's own API, through the HTTP door and by `wrap`: every surface gives the bare client's result, with context."""
 
 import asyncio
 import json
@@ -52,11 +52,16 @@ class OllamaDesk(DoorDesk):
         cls = ollama.AsyncClient if self.is_async else ollama.Client
         return cls(host=url, transport=http_client._transport)
 
+    def held(self, client: Any) -> Any:
+        return client._client
 
-@pytest.fixture(params=["sync", "async"])
+
+@pytest.fixture(params=["sync", "async", "sync by wrap", "async by wrap"])
 def desk(request: pytest.FixtureRequest, home: Path) -> Iterator[OllamaDesk]:
     with ExitStack() as stack:
-        yield OllamaDesk(request.param == "async", home, stack, speak)
+        desk = OllamaDesk(request.param.startswith("async"), home, stack, speak)
+        desk.wraps = request.param.endswith("wrap")
+        yield desk
 
 
 def joined(chunks: list[Any]) -> list[Any]:
@@ -95,7 +100,7 @@ async def test_every_surface_gives_the_bare_clients_result(desk: OllamaDesk, sur
 
 @SURFACES
 @at_its_desk
-async def test_thinking_and_calls_equal_the_bare_clients(desk: OllamaDesk, surface: Any) -> None:
+async def test_thinking_and_tool_calls_equal_the_bare_clients(desk: OllamaDesk, surface: Any) -> None:
     desk.answer(Told("Let me see.", thought="The weather.", calls=(CALL, CALL)))
     bare = await surface(desk.bare(), tools=[TOOL], think=True)
     assert await surface(desk.wrapped(), tools=[TOOL], think=True) == bare
@@ -114,7 +119,7 @@ async def test_observed_calls_are_logged_and_not_changed(desk: OllamaDesk, surfa
 
 
 @at_its_desk
-async def test_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(desk: OllamaDesk) -> None:
+async def test_tool_calls_and_results_of_earlier_turns_are_sent_in_the_apis_form(desk: OllamaDesk) -> None:
     client = desk.wrapped()
     desk.answer(Told(calls=(CALL,)))
     await chat(client, tools=[TOOL], options={"num_predict": 50})
@@ -228,3 +233,22 @@ def test_concurrent_streams_of_one_client_stay_apart(home: Path) -> None:
             return await asyncio.gather(ask(client, "ada"), ask(client, "bob"))
 
     assert asyncio.run(both()) == ["ada there", "bob there"]
+
+
+@at_its_desk
+async def test_a_wrapped_client_is_a_copy_of_its_type_that_can_be_bound(desk: OllamaDesk) -> None:
+    bare = desk.make(desk.provider.url, desk._http_client())
+    client = ctxwrap.wrap(bare, session="s", store=desk.home)
+    bound = ctxwrap.bind(client, session="other")
+    desk._made += [client._client, bound._client]
+    assert {type(client), type(bound)} == {type(bare)}
+    assert ctxwrap.wrap(client) is client
+    await chat(bound)
+    assert (said(desk.home, "s"), said(desk.home, "other")) == ([], HELLO)
+    with ctxwrap.using(session="third"):
+        await chat(client)
+    assert said(desk.home, "third") == HELLO
+    assert await chat(bare)
+    assert "ctxwrap" not in str(desk.provider.seen[-1].body)
+    view = ctxwrap.preview(client, **ASKED)
+    assert asks_for_trailer(view.body["messages"][0]["content"])

@@ -1,7 +1,9 @@
 """A scripted provider on the loopback interface, for APIs that the practice provider does not have."""
 
 import json
+import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
@@ -97,6 +99,20 @@ class Loopback:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def aws_event(kind: str, payload: Any, *, is_error: bool = False) -> bytes:
+    """A message of AWS's binary event streams."""
+    names = {":exception-type" if is_error else ":event-type": kind, ":content-type": "application/json"}
+    names[":message-type"] = "exception" if is_error else "event"
+    headers = b"".join(
+        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 7, len(value)) + value.encode()
+        for name, value in names.items()
+    )
+    body = json.dumps(payload).encode()
+    head = struct.pack(">II", 16 + len(headers) + len(body), len(headers))
+    message = head + struct.pack(">I", zlib.crc32(head)) + headers + body
+    return message + struct.pack(">I", zlib.crc32(message))
 
 
 def pieces(text: str, size: int = 7) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.bedrock import CONVERSE
 from ctxwrap.providers.cohere import CHAT as COHERE
 from ctxwrap.providers.google import GENERATE
 from ctxwrap.providers.ollama import CHAT as OLLAMA
@@ -152,6 +153,37 @@ def _cohere_delta(event: Body) -> str:
     return str(event["delta"]["message"]["content"]["text"]) if event["type"] == "content-delta" else ""
 
 
+def _bedrock_calls(answer: Answer) -> list[Body]:
+    return [
+        {"toolUseId": each.id, "name": each.name, "input": json.loads(each.arguments)} for each in answer.tool_calls
+    ]
+
+
+def _bedrock(answer: Answer) -> Body:
+    content = [{"text": answer.text}, *({"toolUse": call} for call in _bedrock_calls(answer))]
+    return {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": "end_turn"}
+
+
+def _bedrock_event(kind: str, index: int, **fields: Any) -> Body:
+    return {kind: {"contentBlockIndex": index, **fields}}
+
+
+def _bedrock_stream(answer: Answer) -> list[Body]:
+    texts = [_bedrock_event("contentBlockDelta", 0, delta={"text": piece}) for piece in _pieces(answer)]
+    events = [*texts, _bedrock_event("contentBlockStop", 0)]
+    for index, call in enumerate(_bedrock_calls(answer), 1):
+        given = json.dumps(call.pop("input"))
+        events.append(_bedrock_event("contentBlockStart", index, start={"toolUse": call}))
+        events.append(_bedrock_event("contentBlockDelta", index, delta={"toolUse": {"input": given}}))
+        events.append(_bedrock_event("contentBlockStop", index))
+    return [
+        {"messageStart": {"role": "assistant"}},
+        *events,
+        {"messageStop": {"stopReason": "end_turn"}},
+        {"metadata": {}},
+    ]
+
+
 ALL_SPEAKERS = (
     *SPEAKERS,
     ScriptedSpeaker(
@@ -182,5 +214,14 @@ ALL_SPEAKERS = (
         has_logprobs=False,
         complete=_cohere,
         stream=_cohere_stream,
+    ),
+    ScriptedSpeaker(
+        CONVERSE,
+        "chat",
+        lambda payload: "".join(block.get("text", "") for block in payload["output"]["message"]["content"]),
+        lambda event: str(event.get("contentBlockDelta", {}).get("delta", {}).get("text", "")),
+        has_logprobs=False,
+        complete=_bedrock,
+        stream=_bedrock_stream,
     ),
 )

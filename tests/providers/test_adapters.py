@@ -15,6 +15,7 @@ from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.providers import adapter_for
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.bedrock import CONVERSE
 from ctxwrap.providers.cohere import CHAT as COHERE
 from ctxwrap.providers.google import GENERATE
 from ctxwrap.providers.ollama import CHAT as OLLAMA
@@ -67,6 +68,8 @@ BODIES: list[tuple[ProviderAdapter, Body]] = [
     (COHERE, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10}),
     (GENERATE, {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
     (GENERATE, {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {"result": "42"}}}]}]}),
+    (CONVERSE, {"messages": [{"role": "user", "content": [{"text": "hi"}]}], "inferenceConfig": {"maxTokens": 10}}),
+    (CONVERSE, {"messages": [{"role": "user", "content": [{"toolResult": {"toolUseId": "t", "content": []}}]}]}),
     (OLLAMA, {"model": "m", "messages": [{"role": "user", "content": "hi", "images": ["AAAA"]}]}),
     (OLLAMA, {"messages": [{"role": "system", "content": "be brief"}, {"role": "tool", "content": "42"}]}),
     (MESSAGES, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10, "system": "be brief"}),

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.providers.sse import Framer, encode_event
+from ctxwrap.providers.aws_events import AwsFramer
+from ctxwrap.providers.sse import Framer, encode_event, framer_for
+from tests.providers.loopback import aws_event
 
 LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=8)
 
@@ -45,3 +47,39 @@ def test_data_lines_are_joined() -> None:
 def test_encoded_events_read_back(data: dict[str, str]) -> None:
     (frame,) = Framer().feed(encode_event("name", data))
     assert (frame.event, frame.json()) == ("name", data)
+
+
+@given(st.lists(st.dictionaries(LINES, LINES), max_size=6), st.lists(st.integers(0, 2000), max_size=8))
+def test_aws_messages_are_the_same_for_every_cut(events: list[dict[str, str]], cuts: list[int]) -> None:
+    raws = [AwsFramer().encode("", event) for event in events]
+    text = b"".join(raws)
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    framer = framer_for("application/vnd.amazon.eventstream")
+    assert framer is not None
+    frames = [frame for start, end in pairwise(edges) for frame in framer.feed(text[start:end])]
+    assert [frame.json() for frame in frames] == events
+    assert [frame.raw for frame in frames] == raws
+
+
+def test_an_aws_message_is_what_botocore_reads() -> None:
+    eventstream = pytest.importorskip("botocore.eventstream")
+    buffer = eventstream.EventStreamBuffer()
+    buffer.add_data(AwsFramer().encode("", {"type": "ping"}))
+    (message,) = buffer
+    assert message.headers == {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
+    assert message.payload == b'{"bytes":"eyJ0eXBlIjoicGluZyJ9"}'
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_damaged"),
+    [
+        (aws_event("throttlingException", {"message": "no"}, is_error=True), True),
+        (aws_event("chunk", {"bytes": "abc"}), True),
+        (aws_event("chunk", {"p": "abc"}), False),
+        (aws_event("chunk", []), False),
+        (b"\0" * 20, True),
+    ],
+)
+def test_aws_messages_without_an_event_pass_as_they_are(raw: bytes, is_damaged: bool) -> None:
+    (frame,) = AwsFramer().feed(raw)
+    assert (frame.raw, frame.json(), frame.fields.is_damaged) == (raw, None, is_damaged)

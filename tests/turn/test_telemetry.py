@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
@@ -125,6 +126,20 @@ async def test_caller_span_gets_the_turns_attributes(desk: Desk, stream: bool, s
     }
     assert caller.start_time < made.start_time <= made.end_time <= caller.end_time  # type: ignore[operator]
     assert spans.ours() == [made]
+
+
+def test_the_span_in_which_the_sdk_sends_gets_the_attributes_too(provider: Provider, spans: Spans) -> None:
+    class Instrumented(openai.OpenAI):
+        def request(self, *args: Any, **options: Any) -> Any:
+            with spans.tracer.start_as_current_span("instrumentation"):
+                return super().request(*args, **options)
+
+    client = ctxwrap.wrap(Instrumented(api_key="x", base_url=provider.openai_url), session="s", store="memory:")
+    with spans.tracer.start_as_current_span("caller"):
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
+    inner, outer = attributes(spans.one("instrumentation")), attributes(spans.one("caller"))
+    assert inner["ctxwrap.status"] == "complete"
+    assert inner == outer
 
 
 @on(*EVERY)
