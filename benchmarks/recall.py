@@ -145,13 +145,15 @@ def bm25(conversation: Conversation, text: str, _: int) -> Any:
     return Plain(scores, index)
 
 
-def by_words(conversation: Conversation, text: str, budget: int) -> Any:
-    return Ranking(conversation.index, text, hits_for(conversation.index, budget), now=conversation.now)
+def by_words(conversation: Conversation, text: str, budget: int, vectors: Vectors | None = None) -> Any:
+    index = conversation.index
+    ranking = Ranking(index, text, hits_for(index, budget), vectors, conversation.now)
+    ranking.follow(conversation.text_of)
+    return ranking
 
 
 def by_meaning(conversation: Conversation, text: str, budget: int) -> Any:
-    limit = hits_for(conversation.index, budget)
-    return Ranking(conversation.index, text, limit, conversation.vectors, conversation.now)
+    return by_words(conversation, text, budget, conversation.vectors)
 
 
 METHODS: dict[str, Callable[[Conversation, str, int], Any]] = {"newest": newest, "BM25": bm25, "ctxwrap": by_words}
@@ -270,6 +272,7 @@ def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query
     """CPU milliseconds of ranking, and of ranking plus packing."""
     start = time.thread_time()
     ranking = Ranking(index, query)
+    ranking.follow(lambda number, _: texts[number])
     ranked = time.thread_time()
     select_passages(index, ranking, lambda number, _: texts[number], 1000, count)
     return (ranked - start) * 1e3, (time.thread_time() - start) * 1e3

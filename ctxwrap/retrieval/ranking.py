@@ -4,17 +4,20 @@ Age never lowers a score. The weights were fitted to questions about conversatio
 say little, so the weights shift towards `LONG`.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import TextFeature
 
 if TYPE_CHECKING:
-    from ctxwrap.retrieval.scan import Ints
+    from ctxwrap.retrieval.features import Flags
+    from ctxwrap.retrieval.lookup import Ints
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
     "words": 1.2,
+    "rank": 2.0,
     "cover": 0.3,
     "before": 0.65,
     "around": 3.11,
@@ -29,6 +32,7 @@ WEIGHTS = {
     "title": 1.08,
     "place": 0.77,
     "opens": 0.9,
+    "hop": 0.7,
     "meaning": 3.0,
     "meaning around": 4.5,
 }
@@ -36,6 +40,7 @@ WEIGHTS = {
 
 LONG = {
     "words": 5.0,
+    "rank": 0.0,
     "cover": 8.0,
     "before": 0.2,
     "around": 0.0,
@@ -50,6 +55,7 @@ LONG = {
     "title": 0.0,
     "place": 0.0,
     "opens": 0.0,
+    "hop": 0.7,
     "meaning": 3.0,
     "meaning around": 0.5,
 }
@@ -59,6 +65,9 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 """Average terms per passage up to which turns are short, and from which they are long."""
 
 
+_SHORT_MARGIN, _LONG_MARGIN = 5.3, 7.0
+"""Hits that score this much less than the best are not relevant: a question has few answers."""
+
 _CLOSE_MEANING = 0.8
 """Passages with at least this share of the closest meaning are kept."""
 
@@ -66,8 +75,14 @@ _TOKENS_PER_TERM, _TOKENS_PER_LINE = 2.0, 5
 _LEAST_HITS, _MAX_HITS, _SPARE = 200, 2000, 6
 
 
-_CONTENT_FEATURES = frozenset({"words", "cover", "around", "before", "month", "day", "meaning", "meaning around"})
+_CONTENT_FEATURES = frozenset(
+    {"words", "rank", "cover", "around", "before", "hop", "month", "day", "meaning", "meaning around"}
+)
 """Features of what is said, as opposed to who says it and how."""
+
+
+TextOf = Callable[[int, int], str | None]
+"""Returns the text of a passage by message number and part, or None if it is gone."""
 
 
 class RankedPassage(NamedTuple):
@@ -98,23 +113,32 @@ class Ranking:
 
         from ctxwrap.retrieval.features import FeatureMatrix
 
-        evidence, weights = FeatureMatrix(index, text, vectors, now, limit // 2), weights_for(index)
-        self._names = sorted(evidence.columns)
-        self._places = evidence.scan.places
-        self._numbers, self._parts = (evidence.scan.column(name) for name in ("numbers", "parts"))
-        self._counted = np.empty((len(self._names), len(self._places)))
+        self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2), limit
+        weights, self._margin = weights_for(index)
+        columns = self._evidence.columns
+        self._names = [*sorted(columns), "hop"]
+        self._hop_weight = weights["hop"]
+        self._places = self._evidence.scan.places
+        self._numbers, self._parts = (self._evidence.scan.column(name) for name in ("numbers", "parts"))
+        self._counted = np.zeros((len(self._names), len(self._places)))
         """The contribution of each feature to each score."""
-        for row, name in zip(self._counted, self._names, strict=True):
-            np.multiply(evidence.columns[name], weights[name], out=row)
-        self._scores = np.add.reduce(self._counted)
-        ranked = np.argsort(self._scores, kind="stable")[::-1]
-        self._ranked = ranked[:limit]
-        if index.answers_at_length and len(ranked) > limit:
-            # standing instructions have a share of the budget of their own, whatever the question
-            rest = ranked[limit:]
-            stands = evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
-            self._ranked = np.concatenate((self._ranked, rest[stands]))
+        for row, name in zip(self._counted, self._names[:-1], strict=False):
+            np.multiply(columns[name], weights[name], out=row)
+        self._scores = self._evidence.paired(np.add.reduce(self._counted))
+        self._kept = np.ones(len(self._places), bool)
+        self._sort()
+
+    def _sort(self) -> None:
+        import numpy as np
+
+        ranked = self._scores.argsort(kind="stable")[::-1]
+        ranked = ranked[self._kept[ranked]]
+        self._ranked, rest = ranked[: self._limit], ranked[self._limit :]
         self._hits: list[RankedPassage] | None = None
+        if len(rest) and self._evidence.index.answers_at_length:
+            # standing instructions have a share of the budget of their own, whatever the question
+            stands = self._evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
+            self._ranked = np.concatenate((self._ranked, rest[stands]))
 
     @property
     def hits(self) -> list[RankedPassage]:
@@ -133,26 +157,46 @@ class Ranking:
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
-        numbers = self._numbers[self._ranked]
-        kept = numbers < below
+        self._kept &= self._numbers < below
         if left:
-            kept &= [number not in left for number in numbers.tolist()]
-        self._ranked, self._hits = self._ranked[kept], None
+            self._kept &= [number not in left for number in self._numbers.tolist()]
+        self._sort()
 
-    def relevant(self, share: float, limit: int | None = None) -> list[RankedPassage]:
-        """Return the best hits whose content score is at least this share of the best one's.
+    def follow(self, text_of: TextOf) -> None:
+        """Raise passages that share rare words with the best hits: what they name may be told in another place."""
+        from ctxwrap.retrieval.hops import BEST, second_hop
 
-        Content is what is said in a passage or around it. Who speaks and how only orders hits.
+        best = self._ranked[:BEST]
+        hits = self._hits_at(best)
+        texts = [text_of(hit.number, hit.part) for hit in hits]
+        column = second_hop(self._evidence, best.tolist(), [hit.score for hit in hits], texts)
+        if column is not None:
+            self._counted[-1] = self._hop_weight * column
+            self._scores += self._counted[-1]
+            self._sort()
+
+    def related(self) -> list[RankedPassage]:
+        """Return the hits that have anything in common with the query.
+
+        That is in what they say or what is said around them. Who speaks and how only orders hits.
         """
-        rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
-        content = self._counted[rows].sum(axis=0)[self._ranked]
-        least = share * content.max(initial=0.0)
-        kept = (content > 0) & (content >= least)
-        if share and "meaning" in self._names:
-            # content adds up words and meaning, so a passage without a common word is far below one that has some
-            meaning = self._counted[self._names.index("meaning")][self._ranked]
+        return self._hits_at(self._ranked[self._is_related()])
+
+    def relevant(self, limit: int) -> list[RankedPassage]:
+        """Return the best related hits whose scores are close to the best one's."""
+        ranked, related = self._ranked, self._is_related()
+        scores = self._scores[ranked]
+        kept = related & (scores >= scores[related].max(initial=0.0) - self._margin)
+        if "meaning" in self._names:
+            # scores add up words and meaning, so a passage without a common word is far below one that has some
+            meaning = self._counted[self._names.index("meaning")][ranked]
             kept |= (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
-        return self._hits_at(self._ranked[kept][:limit])
+        return self._hits_at(ranked[kept][:limit])
+
+    def _is_related(self) -> "Flags":
+        rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
+        related: Flags = self._counted[rows].max(axis=0, initial=0.0)[self._ranked] > 0
+        return related
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
@@ -167,8 +211,9 @@ def hits_for(index: Index, budget: int) -> int:
     return min(_MAX_HITS, max(_LEAST_HITS, round(_SPARE * budget / tokens)))
 
 
-def weights_for(index: Index) -> dict[str, float]:
-    """Interpolate the weights by average passage length."""
+def weights_for(index: Index) -> tuple[dict[str, float], float]:
+    """Interpolate the weights, and the margin of relevant hits, by average passage length."""
     average = index.words / len(index) if len(index) else 0.0
     long = min(1.0, max(0.0, (average - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)))
-    return {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()}
+    weights = {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()}
+    return weights, (1 - long) * _SHORT_MARGIN + long * _LONG_MARGIN

@@ -10,10 +10,7 @@ from typing import NamedTuple
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking
-
-TextOf = Callable[[int, int], str | None]
-"""Returns the text of a passage by message number and part, or None if it is gone."""
+from ctxwrap.retrieval.ranking import RankedPassage, Ranking, TextOf
 
 CountTokens = Callable[[str], int]
 
@@ -34,6 +31,8 @@ _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
 _MIN_OVERLAP = 0.9
 _MIN_WORDS = 4
+_MANY_WORDS = 5
+"""A passage of fewer words may be an answer though its words are known."""
 
 
 class SelectedPassage(NamedTuple):
@@ -116,10 +115,16 @@ class _Filling:
     headings: dict[str, int] = field(default_factory=dict)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
+    words: set[str] = field(default_factory=set)
+    """All words of what was taken."""
 
     def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
-        """Take hits that fit, best first, up to a share of the budget."""
-        limit = min(budget, self.used + share)
+        """Take hits that fit, best first, up to a share of the budget; last those that add no word to the others."""
+        limit, later = min(budget, self.used + share), list[RankedPassage]()
+        self._fill(hits, limit, later)
+        self._fill(later, limit, None)
+
+    def _fill(self, hits: Iterable[RankedPassage], limit: int, later: list[RankedPassage] | None) -> None:
         misfits = 0
         for hit in hits:
             if limit - self.used < _MIN_TOKENS or misfits >= _MAX_MISFITS:
@@ -127,7 +132,15 @@ class _Filling:
                 if len(self.missed) >= _MAX_MISSED:
                     return
             elif hit.place not in self.taken:
-                misfits += not self._take(hit, limit)
+                if later is not None and self._adds_nothing(hit):
+                    later.append(hit)
+                else:
+                    misfits += not self._take(hit, limit)
+
+    def _adds_nothing(self, hit: RankedPassage) -> bool:
+        line = self._line(hit)
+        terms = _words_in(line.passage) if line else frozenset()
+        return len(terms) >= _MANY_WORDS and terms <= self.words
 
     def _take(self, hit: RankedPassage, limit: int) -> bool:
         """Take a hit if it fits; return False only if it did not fit."""
@@ -148,6 +161,7 @@ class _Filling:
         self.lines.append(line)
         self.taken.add(hit.place)
         self.used += more
+        self.words |= terms
         for end in _ends(terms):
             self.said.setdefault(end, []).append(terms)
         return True
