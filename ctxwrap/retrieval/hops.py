@@ -39,7 +39,7 @@ def second_hop(
     followed = sorted(found.values(), key=lambda each: (-each[0], each[1].term))[:_MAX_TERMS]
     entries = [(term, row, weight * term.rarity) for row, (weight, term) in enumerate(followed)]
     rows, _ = evidence.scan.weigh(entries, (), len(entries))
-    column: FeatureColumn = np.add.reduce(rows)[evidence.scan.slots]
+    column: FeatureColumn = np.maximum.reduce(rows)[evidence.scan.slots]
     column[list(best)] = 0.0
     highest = column.max()
     return column / highest if highest > 0 else None

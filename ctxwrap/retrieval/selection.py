@@ -1,7 +1,8 @@
 """Fills a token budget with the best passages, rendered in chronological order."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -31,6 +32,10 @@ _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
 _MIN_OVERLAP = 0.9
 _MIN_WORDS = 4
+_NOTHING_NEW = 1.5
+"""How much less a hit counts if the best lines already have all its words."""
+
+_BEST_LINES = 20
 _MANY_WORDS = 5
 """A passage of fewer words may be an answer though its words are known."""
 
@@ -119,23 +124,28 @@ class _Filling:
     """All words of what was taken."""
 
     def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
-        """Take hits that fit, best first, up to a share of the budget; last those that add no word to the others."""
-        limit, later = min(budget, self.used + share), list[RankedPassage]()
-        self._fill(hits, limit, later)
-        self._fill(later, limit, None)
-
-    def _fill(self, hits: Iterable[RankedPassage], limit: int, later: list[RankedPassage] | None) -> None:
+        """Take hits that fit, best first, up to a share of the budget."""
+        limit = min(budget, self.used + share)
         misfits = 0
-        for hit in hits:
+        for hit in self._in_order(hits):
             if limit - self.used < _MIN_TOKENS or misfits >= _MAX_MISFITS:
                 self._miss(hit, "no room was left")
                 if len(self.missed) >= _MAX_MISSED:
                     return
             elif hit.place not in self.taken:
-                if later is not None and self._adds_nothing(hit):
-                    later.append(hit)
-                else:
-                    misfits += not self._take(hit, limit)
+                misfits += not self._take(hit, limit)
+
+    def _in_order(self, hits: Iterable[RankedPassage]) -> Iterator[RankedPassage]:
+        """Yield hits best first; one that adds no word to what was taken counts less."""
+        later = deque[RankedPassage]()
+        for hit in hits:
+            while later and later[0].score - _NOTHING_NEW >= hit.score:
+                yield later.popleft()
+            if hit.place not in self.taken and self._adds_nothing(hit):
+                later.append(hit)
+            else:
+                yield hit
+        yield from later
 
     def _adds_nothing(self, hit: RankedPassage) -> bool:
         line = self._line(hit)
@@ -161,7 +171,8 @@ class _Filling:
         self.lines.append(line)
         self.taken.add(hit.place)
         self.used += more
-        self.words |= terms
+        if len(self.lines) <= _BEST_LINES:
+            self.words |= terms
         for end in _ends(terms):
             self.said.setdefault(end, []).append(terms)
         return True
