@@ -144,7 +144,8 @@ def expected(
     if not len(index) or (vectors is None and not is_specific(index, query)):
         return []
     ranking = Ranking(index, query, vectors=vectors)
-    ranking.hits = [hit for hit in ranking.hits if hit.number in alive]
+    ranking.leave_out(below, texts.keys() - alive)
+    ranking.follow(lambda number, part: texts[number][part])
     ranking.hits = ranking.relevant(tried(budget))
     packed = select_passages(index, ranking, lambda number, part: texts[number][part], budget, count)
     return [(each.number, each.part, each.score) for each in packed.chosen]
