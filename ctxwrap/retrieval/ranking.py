@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = {
     "words": 1.2,
-    "rank": 2.0,
+    "rank": 1.2,
     "cover": 0.3,
     "before": 0.65,
     "around": 3.11,
@@ -65,7 +65,7 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 """Average terms per passage up to which turns are short, and from which they are long."""
 
 
-_SHORT_MARGIN, _LONG_MARGIN = 5.3, 7.0
+_SHORT_MARGIN, _LONG_MARGIN = 4.7, 7.0
 """Hits that score this much less than the best are not relevant: a question has few answers."""
 
 _CLOSE_MEANING = 0.8
