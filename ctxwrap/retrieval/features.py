@@ -241,8 +241,8 @@ def _scaled(column: FeatureColumn) -> FeatureColumn:
 
 def _by_rank(scores: FeatureColumn) -> FeatureColumn:
     """Return 1 for the best, less for each further one; the newer first among equals."""
-    best = np.argsort(scores, kind="stable")[: -_RANKED - 1 : -1]
+    found = scores.nonzero()[0]
+    best = found[(scores[found] + found * 1e-9).argsort()[: -_RANKED - 1 : -1]]
     ranked = np.zeros_like(scores)
     ranked[best] = _RANK_VALUES[: len(best)]
-    ranked[scores <= 0] = 0
     return ranked

@@ -6,7 +6,7 @@ from math import exp
 import numpy as np
 
 from ctxwrap.retrieval.features import FeatureMatrix
-from ctxwrap.retrieval.lookup import Term
+from ctxwrap.retrieval.lookup import Ints
 from ctxwrap.retrieval.scan import FeatureColumn
 from ctxwrap.retrieval.terms import search_terms
 
@@ -22,24 +22,22 @@ _SCALE = 2.0
 
 
 def second_hop(
-    evidence: FeatureMatrix, best: Sequence[int], scores: Sequence[float], texts: Iterable[str | None]
+    evidence: FeatureMatrix, best: Ints, scores: Sequence[float], texts: Iterable[str | None]
 ) -> FeatureColumn | None:
     """Return the column for the best hits, given their positions, scores and texts; None if no word leads on."""
-    lookup, found = evidence.lookup, dict[str, tuple[float, Term]]()
+    lookup, weights = evidence.lookup, dict[str, float]()
     most = max(_LEAST_HAVING, _MAX_SHARE * len(lookup.index))
     for score, text in zip(scores, texts, strict=True):
+        counts = exp((score - scores[0]) / _SCALE)
         for word in set(search_terms(text or "")) - evidence.known_words:
-            term = lookup.term(word)
-            if term and 2 <= term.having <= most:
-                weight = exp((score - scores[0]) / _SCALE) * term.rarity
-                if weight > found.get(word, (0.0,))[0]:
-                    found[word] = weight, term
-    if not found:
+            if 2 <= (having := lookup.having(word)) <= most:
+                weights[word] = max(weights.get(word, 0.0), counts * lookup.rarity(having))
+    followed = lookup.known(sorted(weights, key=lambda word: (-weights[word], word))[:_MAX_TERMS])
+    if not followed:
         return None
-    followed = sorted(found.values(), key=lambda each: (-each[0], each[1].term))[:_MAX_TERMS]
-    entries = [(term, row, weight * term.rarity) for row, (weight, term) in enumerate(followed)]
+    entries = [(term, row, weights[term.term] * term.rarity) for row, term in enumerate(followed)]
     rows, _ = evidence.scan.weigh(entries, (), len(entries))
     column: FeatureColumn = np.maximum.reduce(rows)[evidence.scan.slots]
-    column[list(best)] = 0.0
+    column[best] = 0.0
     highest = column.max()
     return column / highest if highest > 0 else None

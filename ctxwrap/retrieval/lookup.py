@@ -172,13 +172,14 @@ class Lookup:
 
     def rarest(self, words: Sequence[str], count: int) -> list[str]:
         """Return the words with the fewest passages."""
-        having = []
-        for word in words:
-            full = self._family(word[:PREFIX]).get(word)
-            last = self.index.segments[-1].postings(word) if self.index.segments else None
-            if found := (full.having if full else 0) + (len(last[0]) if last else 0):
-                having.append((found, word))
+        having = [(found, word) for word in words if (found := self.having(word))]
         return [word for _, word in sorted(having, key=lambda each: each[0])[:count]]
+
+    def having(self, word: str) -> int:
+        """Return the number of passages with the word."""
+        full = self._family(word[:PREFIX]).get(word)
+        last = self.index.segments[-1].postings(word) if self.index.segments else None
+        return (full.having if full else 0) + (len(last[0]) if last else 0)
 
     def _term(self, word: str, full: dict[str, FullPostings], newest: dict[str, Postings | None]) -> Term | None:
         before, last = full.get(word), newest.get(word)

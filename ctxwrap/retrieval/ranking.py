@@ -68,6 +68,9 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 _SHORT_MARGIN, _LONG_MARGIN = 4.7, 7.0
 """Hits that score this much less than the best are not relevant: a question has few answers."""
 
+_TINY = 1e-9
+"""Added per passage when sorting, so that the newer of equals comes first."""
+
 _CLOSE_MEANING = 0.8
 """Passages with at least this share of the closest meaning are kept."""
 
@@ -125,20 +128,26 @@ class Ranking:
         for row, name in zip(self._counted, self._names[:-1], strict=False):
             np.multiply(columns[name], weights[name], out=row)
         self._scores = self._evidence.paired(np.add.reduce(self._counted))
-        self._kept = np.ones(len(self._places), bool)
-        self._sort()
-
-    def _sort(self) -> None:
-        import numpy as np
-
-        ranked = self._scores.argsort(kind="stable")[::-1]
-        ranked = ranked[self._kept[ranked]]
-        self._ranked, rest = ranked[: self._limit], ranked[self._limit :]
+        self._order = np.arange(len(self._places)) * _TINY
+        self._kept: Flags | None = None
+        self._sorted: Ints | None = None
         self._hits: list[RankedPassage] | None = None
-        if len(rest) and self._evidence.index.answers_at_length:
-            # standing instructions have a share of the budget of their own, whatever the question
-            stands = self._evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
-            self._ranked = np.concatenate((self._ranked, rest[stands]))
+
+    @property
+    def _ranked(self) -> "Ints":
+        """Positions of the hits, best first."""
+        if self._sorted is None:
+            ranked = (self._scores + self._order).argsort()[::-1]
+            if self._kept is not None:
+                ranked = ranked[self._kept[ranked]]
+            self._sorted, rest = ranked[: self._limit], ranked[self._limit :]
+            if len(rest) and self._evidence.index.answers_at_length:
+                import numpy as np
+
+                # standing instructions have a share of the budget of their own, whatever the question
+                stands = self._evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
+                self._sorted = np.concatenate((self._sorted, rest[stands]))
+        return self._sorted
 
     @property
     def hits(self) -> list[RankedPassage]:
@@ -148,54 +157,57 @@ class Ranking:
 
     @hits.setter
     def hits(self, hits: list[RankedPassage]) -> None:
-        self._ranked = self._places.searchsorted([hit.place for hit in hits])
+        self._sorted = self._places.searchsorted([hit.place for hit in hits])
         self._hits = hits
+
+    def best(self, count: int) -> list[RankedPassage]:
+        return self._hits_at(self._ranked[:count])
 
     def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
         columns = (self._places, self._numbers, self._parts, self._scores)
-        return list(map(RankedPassage, *(column[ranked].tolist() for column in columns)))
+        return list(map(RankedPassage._make, zip(*(column[ranked].tolist() for column in columns), strict=True)))
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
-        self._kept &= self._numbers < below
+        self._kept = self._numbers < below
         if left:
             self._kept &= [number not in left for number in self._numbers.tolist()]
-        self._sort()
+        self._sorted = self._hits = None
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
         from ctxwrap.retrieval.hops import BEST, second_hop
 
-        best = self._ranked[:BEST]
-        hits = self._hits_at(best)
+        hits = self.best(BEST)
         texts = [text_of(hit.number, hit.part) for hit in hits]
-        column = second_hop(self._evidence, best.tolist(), [hit.score for hit in hits], texts)
+        column = second_hop(self._evidence, self._ranked[:BEST], [hit.score for hit in hits], texts)
         if column is not None:
             self._counted[-1] = self._hop_weight * column
             self._scores += self._counted[-1]
-            self._sort()
+            self._sorted = self._hits = None
 
     def related(self) -> list[RankedPassage]:
         """Return the hits that have anything in common with the query.
 
         That is in what they say or what is said around them. Who speaks and how only orders hits.
         """
-        return self._hits_at(self._ranked[self._is_related()])
+        return self._hits_at(self._ranked[self._is_related(self._ranked)])
 
     def relevant(self, limit: int) -> list[RankedPassage]:
         """Return the best related hits whose scores are close to the best one's."""
-        ranked, related = self._ranked, self._is_related()
+        ranked = self._ranked
         scores = self._scores[ranked]
-        kept = related & (scores >= scores[related].max(initial=0.0) - self._margin)
+        kept = scores >= scores.max(initial=0.0) - self._margin
         if "meaning" in self._names:
             # scores add up words and meaning, so a passage without a common word is far below one that has some
             meaning = self._counted[self._names.index("meaning")][ranked]
             kept |= (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
-        return self._hits_at(ranked[kept][:limit])
+        ranked = ranked[kept]
+        return self._hits_at(ranked[self._is_related(ranked)][:limit])
 
-    def _is_related(self) -> "Flags":
+    def _is_related(self, ranked: "Ints") -> "Flags":
         rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
-        related: Flags = self._counted[rows].max(axis=0, initial=0.0)[self._ranked] > 0
+        related: Flags = self._counted[rows][:, ranked].max(axis=0, initial=0.0) > 0
         return related
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:

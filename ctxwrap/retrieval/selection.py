@@ -127,7 +127,7 @@ class _Filling:
         """Take hits that fit, best first, up to a share of the budget."""
         limit = min(budget, self.used + share)
         misfits = 0
-        for hit in self._in_order(hits):
+        for hit in self._in_order(hits, limit):
             if limit - self.used < _MIN_TOKENS or misfits >= _MAX_MISFITS:
                 self._miss(hit, "no room was left")
                 if len(self.missed) >= _MAX_MISSED:
@@ -135,21 +135,23 @@ class _Filling:
             elif hit.place not in self.taken:
                 misfits += not self._take(hit, limit)
 
-    def _in_order(self, hits: Iterable[RankedPassage]) -> Iterator[RankedPassage]:
+    def _in_order(self, hits: Iterable[RankedPassage], limit: int) -> Iterator[RankedPassage]:
         """Yield hits best first; one that adds no word to what was taken counts less."""
         later = deque[RankedPassage]()
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
                 yield later.popleft()
-            if hit.place not in self.taken and self._adds_nothing(hit):
+            if hit.place not in self.taken and self._adds_nothing(hit, limit):
                 later.append(hit)
             else:
                 yield hit
         yield from later
 
-    def _adds_nothing(self, hit: RankedPassage) -> bool:
-        line = self._line(hit)
-        terms = _words_in(line.passage) if line else frozenset()
+    def _adds_nothing(self, hit: RankedPassage, limit: int) -> bool:
+        """Whether a hit that fits has no word that the best lines lack."""
+        if limit - self.used < _MIN_TOKENS or (line := self._line(hit)) is None or self.used + line.tokens > limit:
+            return False
+        terms = _words_in(line.passage)
         return len(terms) >= _MANY_WORDS and terms <= self.words
 
     def _take(self, hit: RankedPassage, limit: int) -> bool:

@@ -272,7 +272,7 @@ class Retriever:
         ranking = self._ranking(index, query, vectors, hits_for(index, budget))
         ranking.leave_out(below, left)
         texts = self._texts
-        texts.expect(ranking.hits[:_AT_A_TIME])
+        texts.expect(ranking.best(_AT_A_TIME))
         ranking.follow(texts.passage)
         ranking.hits = ranking.relevant(tried(budget))
         texts.expect(ranking.hits)
