@@ -53,8 +53,8 @@ _PAIR_LOSS = 1.5
 _SHORT_ANSWER = 3
 """Terms up to which an answer says little without its question."""
 
-_RANKED = 60
-_RANK_VALUES = 1 / (1 + np.arange(_RANKED) / 3)
+_RANKED = 100
+_RANK_VALUES = 1 / (1 + np.arange(_RANKED) / 10)
 
 _DAY = 86_400
 _BEFORE = np.array([0.0] + [_SCORE_DECAY**step for step in range(1, REACH + 1)])
