@@ -54,6 +54,8 @@ _SHORT_ANSWER = 3
 """Terms up to which an answer says little without its question."""
 
 _RANKED = 100
+"""So many passages have a rank by their words, which matters where several say about the same."""
+
 _RANK_VALUES = 1 / (1 + np.arange(_RANKED) / 10)
 
 _DAY = 86_400

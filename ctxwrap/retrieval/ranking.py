@@ -1,7 +1,8 @@
 """Ranks passages for a query by a weighted sum of features.
 
 Age never lowers a score. The weights were fitted to questions about conversations. Where messages are long, neighbours
-say little, so the weights shift towards `LONG`.
+say little, so the weights shift towards `LONG`. Then the question and its answer are brought together (`paired`), and
+passages that share rare words with the best ones are raised (`follow`).
 """
 
 from collections.abc import Callable
@@ -65,7 +66,7 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 """Average terms per passage up to which turns are short, and from which they are long."""
 
 
-_SHORT_MARGIN, _LONG_MARGIN = 4.6, 7.0
+_SHORT_MARGIN, _LONG_MARGIN = 4.65, 7.0
 """Hits that score this much less than the best are not relevant: a question has few answers."""
 
 _TINY = 1e-9
