@@ -17,8 +17,8 @@ _MAX_TERMS = 6
 _LEAST_HAVING, _MAX_SHARE = 4, 0.08
 """Words in more passages than this, and than this share of them, lead nowhere."""
 
-_SCALE = 2.0
-"""A hit that scores this much less than the best counts 1/e of it."""
+_SCALE, _FAR = 2.0, 4.0
+"""A hit that scores this much less than the best counts 1/e of it, or is not followed."""
 
 
 def second_hop(
@@ -28,10 +28,13 @@ def second_hop(
     lookup, weights = evidence.lookup, dict[str, float]()
     most = max(_LEAST_HAVING, _MAX_SHARE * len(lookup.index))
     for score, text in zip(scores, texts, strict=True):
+        if score < scores[0] - _FAR:
+            continue
+        words = set(search_terms(text or "")) - evidence.known_words
+        rare = sorted((having, word) for word in words if 2 <= (having := lookup.having(word)) <= most)
         counts = exp((score - scores[0]) / _SCALE)
-        for word in set(search_terms(text or "")) - evidence.known_words:
-            if 2 <= (having := lookup.having(word)) <= most:
-                weights[word] = max(weights.get(word, 0.0), counts * lookup.rarity(having))
+        for having, word in rare[:_MAX_TERMS]:
+            weights[word] = max(weights.get(word, 0.0), counts * lookup.rarity(having))
     followed = lookup.known(sorted(weights, key=lambda word: (-weights[word], word))[:_MAX_TERMS])
     if not followed:
         return None
