@@ -54,18 +54,18 @@ class Question(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A turn: what the user and the model say, and when."""
+    """A turn: what the user and the model say, and when; with their names, if they have some."""
 
     user: str
     answer: str
     time: datetime
+    speakers: tuple[str, str] = ("", "")
 
 
 class Conversation(NamedTuple):
     kind: str
     parts: list[Exchange | Question]
     """In their order; a question is a turn of its own."""
-    speakers: tuple[str, str] = ("", "")
 
 
 def _listed(written: str) -> list[str]:
@@ -364,24 +364,25 @@ def recorded(path: Path, questions: int) -> Iterator[Conversation]:
                 question = Question(each["question"], tuple(said[at][0]["text"] for at in named))
                 asked.append((max(named) // 2, question))
         pairs = zip(said[::2], said[1::2], strict=False)
-        exchanges = [Exchange(one["text"], other["text"], time) for (one, time), (other, _) in pairs]
+        exchanges = [
+            Exchange(one["text"], other["text"], time, (one["speaker"], other["speaker"]))
+            for (one, time), (other, _) in pairs
+        ]
         draw = random.Random(number)
         chosen = draw.sample(asked, min(questions, len(asked)))
-        names = said[0][0]["speaker"], said[1][0]["speaker"]
-        yield Conversation("recorded", _with_questions(exchanges, chosen, draw), names)
+        yield Conversation("recorded", _with_questions(exchanges, chosen, draw))
 
 
 class Past:
     """Writes turns into a session's log without calls, as calls would leave them there."""
 
-    def __init__(self, session: Session, speakers: tuple[str, str] = ("", ""), model: str = MODEL) -> None:
-        self._session, self._speakers = session, speakers
-        self._measure = Measure(model)
+    def __init__(self, session: Session, model: str = MODEL) -> None:
+        self._session, self._measure = session, Measure(model)
 
     def add(self, exchange: Exchange) -> None:
         said = (
-            Message("user", exchange.user, name=self._speakers[0]),
-            Message("assistant", exchange.answer, name=self._speakers[1]),
+            Message("user", exchange.user, name=exchange.speakers[0]),
+            Message("assistant", exchange.answer, name=exchange.speakers[1]),
         )
         self.write(said, exchange.time, _remembered)
 
@@ -440,7 +441,7 @@ def asked(conversation: Conversation, name: str, settings: Settings, home: Path)
     """Ask the questions of a conversation where they come; the turns between them are only written to the log."""
     store, measure = FileStore(home), Measure(MODEL)
     key = SessionKey("default", "default", name)
-    past = Past(Session(key, store.open(key), settings, derives=False), conversation.speakers)
+    past = Past(Session(key, store.open(key), settings, derives=False))
     said: list[Body] = []
     with ScriptedProvider(lambda _: Answer("I see.")) as provider:
         bare = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)

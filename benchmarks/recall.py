@@ -39,6 +39,7 @@ from ctxwrap.retrieval.passages import passages  # noqa: E402
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for  # noqa: E402
 from ctxwrap.retrieval.selection import select_passages  # noqa: E402
 from ctxwrap.retrieval.vectors import Embedder, Vectors  # noqa: E402
+from ctxwrap.session.search import tried  # noqa: E402
 
 CATEGORIES = {4: "single-hop", 1: "multi-hop", 2: "temporal", 3: "open", 5: "adversarial"}
 _ID = re.compile(r"D\d+:\d+")
@@ -145,13 +146,15 @@ def bm25(conversation: Conversation, text: str, _: int) -> Any:
     return Plain(scores, index)
 
 
-def by_words(conversation: Conversation, text: str, budget: int) -> Any:
-    return Ranking(conversation.index, text, hits_for(conversation.index, budget), now=conversation.now)
+def by_words(conversation: Conversation, text: str, budget: int, vectors: Vectors | None = None) -> Any:
+    index = conversation.index
+    ranking = Ranking(index, text, hits_for(index, budget), vectors, conversation.now)
+    ranking.follow(conversation.text_of)
+    return ranking
 
 
 def by_meaning(conversation: Conversation, text: str, budget: int) -> Any:
-    limit = hits_for(conversation.index, budget)
-    return Ranking(conversation.index, text, limit, conversation.vectors, conversation.now)
+    return by_words(conversation, text, budget, conversation.vectors)
 
 
 METHODS: dict[str, Callable[[Conversation, str, int], Any]] = {"newest": newest, "BM25": bm25, "ctxwrap": by_words}
@@ -267,9 +270,11 @@ def costs(sizes: Sequence[int], count: Callable[[str], int]) -> None:
 
 
 def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query: str) -> tuple[float, float]:
-    """CPU milliseconds of ranking, and of ranking plus packing."""
+    """CPU milliseconds of ranking, and of ranking plus packing, as a session does it."""
     start = time.thread_time()
-    ranking = Ranking(index, query)
+    ranking = Ranking(index, query, hits_for(index, 1000))
+    ranking.follow(lambda number, _: texts[number])
+    ranking.hits = ranking.relevant(tried(1000))
     ranked = time.thread_time()
     select_passages(index, ranking, lambda number, _: texts[number], 1000, count)
     return (ranked - start) * 1e3, (time.thread_time() - start) * 1e3

@@ -35,6 +35,7 @@ from ctxwrap.pack.selection import (
     conversation,
     counted_once,
     cut,
+    in_lines,
     item_of_messages,
     need_of_past,
     newest,
@@ -387,8 +388,12 @@ class _Packing:
         known = [number for number in (*(each.number for each in self.recent), *self.conversation.newest) if number]
         first = min(known, default=self.inputs.first_message)
         self.found = retrieve(self._question(), first, limit, estimate_tokens)  # counted exactly once they are lines
-        self.chosen.found = self._selected("retrieved", passage_candidates(self.found.chosen, self.measure.text))
-        missed = zip(self.found.missed, passage_candidates(self.found.missed, estimate_tokens), strict=True)
+        if not self.found.chosen and not self.found.missed:
+            return
+        room = self.ledger.claimable("retrieved")
+        candidates = passage_candidates(self.found.chosen, self.measure.text, room)
+        self.chosen.found = in_lines(self._selected("retrieved", candidates), self.found.chosen)
+        missed = zip(self.found.missed, passage_candidates(self.found.missed, estimate_tokens, 0), strict=True)
         self.items += [
             as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS_RELEVANT)
             for passage, each in missed

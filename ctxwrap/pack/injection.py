@@ -92,7 +92,7 @@ def instructions_for(protocol: str, capabilities: Sequence[Any]) -> Instructions
 
 def assemble(chosen: Chosen, words: Instructions, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
     texts = chosen.texts
-    found = "\n".join(each.text for each in newest_first(chosen.found))
+    found = "\n".join(each.text for each in chosen.found)
     return Injection(
         protocol=joined(words.protocol, frame_block("boot", texts.get("boot", ""))),
         standing=joined(frame_block("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
@@ -124,11 +124,6 @@ def memory_text(epoch: Tiers | None) -> str:
 
 def joined(*texts: str) -> str:
     return "\n\n".join(text.rstrip("\n") for text in texts if text)
-
-
-def newest_first(found: Sequence[Candidate]) -> list[Candidate]:
-    """Newer messages first: of what was said twice, the newer counts. Parts of one message stay in order."""
-    return sorted(found, key=lambda each: (-each.freshness, int(each.refs[0].partition(".")[2])))
 
 
 class InjectedPart(NamedTuple):

@@ -350,30 +350,47 @@ class Retrieved(NamedTuple):
 
 def passages_sent(sent: Record) -> list[Any]:
     """The passages in the record of a pack, in the order of the request; older logs have them oldest first."""
-    is_old = sent.get("lines") != LINES
+    is_old = sent.get("lines", 1) < _NEWEST_FIRST
     return sorted(sent["found"], key=lambda row: (row[0] if is_old else -row[0], row[1]))
 
 
-LINES = 2
-"""The form of passages in a request, which the log notes: newest first, one line each. Older logs have none."""
+LINES = 3
+"""The form of passages in a request, which the log notes: a day stands only in the first of its lines."""
+
+_NEWEST_FIRST = 2
+"""An earlier form: newest first, each line with its day. Logs without a form have the oldest first."""
 
 
-def speaker_line(passage: Passage, lines: int = LINES) -> str:
-    """A passage as the model sees it: one line of JSON, which no text inside can end."""
-    if lines != LINES:
-        return encode_escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
-    return encode_escaped({f"{passage.heading} {passage.speaker}": passage.text})
+def speaker_lines(passages: Iterable[Passage], form: int = LINES) -> list[str]:
+    """Passages as the model sees them: one line of JSON each, which no text inside can end."""
+    lines, heading = list[str](), ""
+    for each in passages:
+        if form < _NEWEST_FIRST:
+            lines.append(encode_escaped({"when": each.heading, "by": each.speaker, "said": each.text}))
+        else:
+            lines.append(_line(each, has_heading=form < LINES or each.heading != heading))
+            heading = each.heading
+    return lines
 
 
-def passage_candidates(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:
-    kind, candidates = KINDS["retrieved"], []
+def _line(passage: Passage, *, has_heading: bool) -> str:
+    return encode_escaped({f"{passage.heading} {passage.speaker}" if has_heading else passage.speaker: passage.text})
+
+
+def passage_candidates(found: Iterable[Passage], size: Callable[[str], int], limit: int) -> list[Candidate]:
+    """Passages, best first; of those of a day that fit, the first one pays for the day."""
+    kind, candidates, headings = KINDS["retrieved"], list[Candidate](), set[str]()
     for each in found:
-        line = speaker_line(each)
+        line = _line(each, has_heading=each.heading not in headings)
+        tokens = size(line) + 1
+        if tokens <= limit:
+            limit -= tokens
+            headings.add(each.heading)
         candidates.append(
             Candidate(
                 kind.name,
                 kind.source,
-                size(line) + 1,
+                tokens,
                 line,
                 freshness=each.number,
                 origin=each.origin or each.speaker,
@@ -382,3 +399,14 @@ def passage_candidates(found: Iterable[Passage], size: Callable[[str], int]) -> 
             )
         )
     return candidates
+
+
+def in_lines(found: Sequence[Candidate], passages: Iterable[Passage]) -> list[Candidate]:
+    """The candidates with their lines as they are sent, newer messages first: of what was said twice, the newer counts.
+
+    Parts of one message stay in order.
+    """
+    of = {f"{each.number}.{each.part}": each for each in passages}
+    ordered = sorted(found, key=lambda each: (-each.freshness, of[each.refs[0]].part))
+    lines = speaker_lines(of[each.refs[0]] for each in ordered)
+    return [each._replace(text=line) for each, line in zip(ordered, lines, strict=True)]

@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
 from ctxwrap.language.words import MAX_READ
+from ctxwrap.retrieval.concepts import meant_by
 from ctxwrap.retrieval.index import STANDING_TERM, Index
+from ctxwrap.retrieval.lookup import Ints, Term, lookup_in
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.scan import REACH, CandidateScan, FeatureColumn, Ints, Term, lookup_in
+from ctxwrap.retrieval.scan import REACH, CandidateScan, Entry, FeatureColumn
 from ctxwrap.retrieval.terms import day_terms, search_terms
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ _FORM_WEIGHT = 0.7
 
 _FORM_CAP = 1.4
 """How much rarer than the word a form may count."""
+
+_MEANT_WEIGHT, _MEANT_CAP = 0.5, 2.0
+"""Weight of what a query word may stand for, and how much rarer one of these may count than all together."""
 
 _WORD_DECAY, _SCORE_DECAY = 0.85, 0.7
 """Decay per step of a neighbour's word and of a neighbour's score."""
@@ -41,6 +46,17 @@ _NEIGHBOUR_WEIGHT = 3.0
 
 _COMMON_SHARE, _COMMON_COUNT = 0.3, 20
 """A term is common if more than this share of passages has it, and more than this many."""
+
+_PAIR_LOSS = 1.5
+"""How much less than its question an answer scores at least, and the other way round if the answer is short."""
+
+_SHORT_ANSWER = 3
+"""Terms up to which an answer says little without its question."""
+
+_RANKED = 100
+"""So many passages have a rank by their words, which matters where several say about the same."""
+
+_RANK_VALUES = 1 / (1 + np.arange(_RANKED) / 10)
 
 _DAY = 86_400
 _BEFORE = np.array([0.0] + [_SCORE_DECAY**step for step in range(1, REACH + 1)])
@@ -74,30 +90,37 @@ class FeatureMatrix:
     def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None, now: int = 0, most: int = 0) -> None:
         """`now` is the time of the query, `most` the number of passages to examine with their neighbours."""
         text = text[:MAX_READ]
-        self._index, self._text, self._lookup = index, text, lookup_in(index)
+        self.index, self._text, self.lookup = index, text, lookup_in(index)
         self._dates = dates_in(text, now)
         wanted = list(dict.fromkeys([*search_terms(text), *day_terms(text, now)]))
-        names = self._lookup.names()
+        names = self.lookup.names()
         self._asked = [speaker for speaker, name in enumerate(names) if name and name.issubset(wanted)]
+        """Speakers whom the query names; one who speaks in several roles is several."""
         speaker_terms = frozenset().union(*names)
+        self.known_words = speaker_terms.union(wanted)
+        """The words of the query and of names."""
         terms, others = list[Term](), dict[str, Term]()
         self._words = 0
-        self._entries: list[tuple[Term, int, float]] = []
-        """Terms, each with the row of its query word and its weight."""
+        self._entries: list[Entry] = []
+        self._meant: list[Entry] = []
+        """Terms that a query word may stand for."""
         for word in self._rarest([term for term in wanted if term not in speaker_terms]):
-            own, forms = self._lookup.find(word)
+            own, forms = self.lookup.find(word)
             if own:
                 terms.append(own)
                 self._entries.append((own, self._words, own.rarity))
-            others |= {form.term: form for form in forms}
+            meant = self.lookup.known(meant_by(word).difference(wanted))
+            others |= {form.term: form for form in (*forms, *meant)}
             # together, forms are as common as a word is
-            rarity = own.rarity if own else self._lookup.rarity(sum(form.having for form in forms))
+            rarity = own.rarity if own else self.lookup.rarity(sum(form.having for form in forms))
             self._entries += [
                 (form, self._words, _FORM_WEIGHT * min(form.rarity, _FORM_CAP * rarity)) for form in forms
             ]
-            self._words += bool(own or forms)
-        self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self._lookup.column, _KEY)) if vectors else None
-        self.scan = CandidateScan(self._lookup, terms, list(others.values()), self._also(most), most)
+            cap = _MEANT_CAP * self.lookup.rarity(sum(each.having for each in meant))
+            self._meant += [(each, self._words, _MEANT_WEIGHT * min(each.rarity, cap)) for each in meant]
+            self._words += bool(own or forms or meant)
+        self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
+        self.scan = CandidateScan(self.lookup, terms, list(others.values()), self._also(most), most)
         self.columns: dict[str, FeatureColumn | Flags] = {}
         if len(self.scan.places):
             self._add_term_features()
@@ -107,14 +130,14 @@ class FeatureMatrix:
 
     def _rarest(self, terms: list[str]) -> list[str]:
         """Return the terms, or the rarest of a long query."""
-        return terms if len(terms) <= _MAX_TERMS else self._lookup.rarest(terms[:_MAX_CONSIDERED], _MAX_TERMS)
+        return terms if len(terms) <= _MAX_TERMS else self.lookup.rarest(terms[:_MAX_CONSIDERED], _MAX_TERMS)
 
     def _also(self, most: int) -> Ints:
         """Return places that words alone would not find: standing instructions, and by date or meaning."""
-        standing = self._index.newest(STANDING_TERM, _MAX_STANDING) if self._index.answers_at_length else ()
+        standing = self.index.newest(STANDING_TERM, _MAX_STANDING) if self.index.answers_at_length else ()
         found: list[Ints] = [np.array(standing, np.int64)]
         for first, last in self._dates.spans:
-            within = self._lookup.column("times").searchsorted((first * _DAY, (last + 1) * _DAY))
+            within = self.lookup.column("times").searchsorted((first * _DAY, (last + 1) * _DAY))
             found.append(np.arange(max(within[0], within[1] - _MAX_DATED), within[1]))
         if self._meaning is not None:
             found.append(np.argsort(self._meaning)[-max(most, _MAX_STANDING) :])
@@ -123,9 +146,10 @@ class FeatureMatrix:
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
         scan, columns = self.scan, self.columns
-        rows = scan.weigh(self._entries, self._words)
+        rows, covered = scan.weigh(self._entries, self._meant, self._words)
         columns["words"] = words = _scaled(np.add.reduce(rows)[scan.slots])
-        columns["cover"] = np.count_nonzero(rows, axis=0)[scan.slots] / max(1, self._words)
+        columns["rank"] = _by_rank(np.where(scan.column("features") & TextFeature.QUESTION, 0.0, words))
+        columns["cover"] = covered[scan.slots] / max(1, self._words)
         columns["around"] = _scaled(np.add.reduce(_spread_maximum(rows))[scan.slots])
         columns["before"] = self._neighbours(words, _BEFORE)
         columns["group"] = self._best_of_group(words)
@@ -150,13 +174,22 @@ class FeatureMatrix:
         features = scan.column("features")
         for name, feature in (("question", TextFeature.QUESTION), *_asked_for(self._text)):
             columns[name] = (features & feature) != 0
-        if len(self._asked) == 1:
-            columns["speaker"] = scan.column("speaker_ids") == self._asked[0]
+        if len({self.index.names[speaker][1] for speaker in self._asked}) == 1:
+            columns["speaker"] = np.isin(scan.column("speaker_ids"), self._asked)
         answers, opens = np.zeros(len(features), bool), np.zeros(len(features), bool)
         answers[1:] = (features[:-1] & TextFeature.ASKS) != 0
         answers[scan.firsts] = False
         opens[scan.opening] = True
         columns["answers"], columns["opens"] = answers, opens
+
+    def paired(self, scores: FeatureColumn) -> FeatureColumn:
+        """Raise the answer to a question that is a hit, and the question that a short answer is about."""
+        if len(scores) > 1:
+            asks = np.flatnonzero(self.columns["question"][:-1] & self.columns["answers"][1:])
+            scores[asks + 1] = np.maximum(scores[asks + 1], scores[asks] - _PAIR_LOSS)
+            leans = asks[self.scan.lengths[asks + 1] <= _SHORT_ANSWER]
+            scores[leans] = np.maximum(scores[leans], scores[leans + 1] - _PAIR_LOSS)
+        return scores
 
     def _add_date_features(self) -> None:
         if self._dates:
@@ -206,3 +239,12 @@ def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
 
 def _scaled(column: FeatureColumn) -> FeatureColumn:
     return column / (column.max() or 1.0)
+
+
+def _by_rank(scores: FeatureColumn) -> FeatureColumn:
+    """Return 1 for the best, less for each further one; the newer first among equals."""
+    found = scores.nonzero()[0]
+    best = found[(scores[found] + found * 1e-9).argsort()[: -_RANKED - 1 : -1]]
+    ranked = np.zeros_like(scores)
+    ranked[best] = _RANK_VALUES[: len(best)]
+    return ranked

@@ -1,20 +1,24 @@
 """Ranks passages for a query by a weighted sum of features.
 
 Age never lowers a score. The weights were fitted to questions about conversations. Where messages are long, neighbours
-say little, so the weights shift towards `LONG`.
+say little, so the weights shift towards `LONG`. Then the question and its answer are brought together (`paired`), and
+passages that share rare words with the best ones are raised (`follow`).
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import TextFeature
 
 if TYPE_CHECKING:
-    from ctxwrap.retrieval.scan import Ints
+    from ctxwrap.retrieval.features import Flags
+    from ctxwrap.retrieval.lookup import Ints
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
     "words": 1.2,
+    "rank": 1.2,
     "cover": 0.3,
     "before": 0.65,
     "around": 3.11,
@@ -29,6 +33,7 @@ WEIGHTS = {
     "title": 1.08,
     "place": 0.77,
     "opens": 0.9,
+    "hop": 0.7,
     "meaning": 3.0,
     "meaning around": 4.5,
 }
@@ -36,6 +41,7 @@ WEIGHTS = {
 
 LONG = {
     "words": 5.0,
+    "rank": 0.0,
     "cover": 8.0,
     "before": 0.2,
     "around": 0.0,
@@ -50,6 +56,7 @@ LONG = {
     "title": 0.0,
     "place": 0.0,
     "opens": 0.0,
+    "hop": 0.7,
     "meaning": 3.0,
     "meaning around": 0.5,
 }
@@ -59,6 +66,12 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 """Average terms per passage up to which turns are short, and from which they are long."""
 
 
+_SHORT_MARGIN, _LONG_MARGIN = 4.65, 7.0
+"""Hits that score this much less than the best are not relevant: a question has few answers."""
+
+_TINY = 1e-9
+"""Added per passage when sorting, so that the newer of equals comes first."""
+
 _CLOSE_MEANING = 0.8
 """Passages with at least this share of the closest meaning are kept."""
 
@@ -66,8 +79,14 @@ _TOKENS_PER_TERM, _TOKENS_PER_LINE = 2.0, 5
 _LEAST_HITS, _MAX_HITS, _SPARE = 200, 2000, 6
 
 
-_CONTENT_FEATURES = frozenset({"words", "cover", "around", "before", "month", "day", "meaning", "meaning around"})
+_CONTENT_FEATURES = frozenset(
+    {"words", "rank", "cover", "around", "before", "hop", "month", "day", "meaning", "meaning around"}
+)
 """Features of what is said, as opposed to who says it and how."""
+
+
+TextOf = Callable[[int, int], str | None]
+"""Returns the text of a passage by message number and part, or None if it is gone."""
 
 
 class RankedPassage(NamedTuple):
@@ -98,23 +117,38 @@ class Ranking:
 
         from ctxwrap.retrieval.features import FeatureMatrix
 
-        evidence, weights = FeatureMatrix(index, text, vectors, now, limit // 2), weights_for(index)
-        self._names = sorted(evidence.columns)
-        self._places = evidence.scan.places
-        self._numbers, self._parts = (evidence.scan.column(name) for name in ("numbers", "parts"))
-        self._counted = np.empty((len(self._names), len(self._places)))
+        self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2), limit
+        weights, self._margin = weights_for(index)
+        columns = self._evidence.columns
+        self._names = [*sorted(columns), "hop"]
+        self._hop_weight = weights["hop"]
+        self._places = self._evidence.scan.places
+        self._numbers, self._parts = (self._evidence.scan.column(name) for name in ("numbers", "parts"))
+        self._counted = np.zeros((len(self._names), len(self._places)))
         """The contribution of each feature to each score."""
-        for row, name in zip(self._counted, self._names, strict=True):
-            np.multiply(evidence.columns[name], weights[name], out=row)
-        self._scores = np.add.reduce(self._counted)
-        ranked = np.argsort(self._scores, kind="stable")[::-1]
-        self._ranked = ranked[:limit]
-        if index.answers_at_length and len(ranked) > limit:
-            # standing instructions have a share of the budget of their own, whatever the question
-            rest = ranked[limit:]
-            stands = evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
-            self._ranked = np.concatenate((self._ranked, rest[stands]))
+        for row, name in zip(self._counted, self._names[:-1], strict=False):
+            np.multiply(columns[name], weights[name], out=row)
+        self._scores = self._evidence.paired(np.add.reduce(self._counted))
+        self._order = np.arange(len(self._places)) * _TINY
+        self._kept: Flags | None = None
+        self._sorted: Ints | None = None
         self._hits: list[RankedPassage] | None = None
+
+    @property
+    def _ranked(self) -> "Ints":
+        """Positions of the hits, best first."""
+        if self._sorted is None:
+            ranked = (self._scores + self._order).argsort()[::-1]
+            if self._kept is not None:
+                ranked = ranked[self._kept[ranked]]
+            self._sorted, rest = ranked[: self._limit], ranked[self._limit :]
+            if len(rest) and self._evidence.index.answers_at_length:
+                import numpy as np
+
+                # standing instructions have a share of the budget of their own, whatever the question
+                stands = self._evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
+                self._sorted = np.concatenate((self._sorted, rest[stands]))
+        return self._sorted
 
     @property
     def hits(self) -> list[RankedPassage]:
@@ -124,35 +158,58 @@ class Ranking:
 
     @hits.setter
     def hits(self, hits: list[RankedPassage]) -> None:
-        self._ranked = self._places.searchsorted([hit.place for hit in hits])
+        self._sorted = self._places.searchsorted([hit.place for hit in hits])
         self._hits = hits
+
+    def best(self, count: int) -> list[RankedPassage]:
+        return self._hits_at(self._ranked[:count])
 
     def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
         columns = (self._places, self._numbers, self._parts, self._scores)
-        return list(map(RankedPassage, *(column[ranked].tolist() for column in columns)))
+        return list(map(RankedPassage._make, zip(*(column[ranked].tolist() for column in columns), strict=True)))
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
-        numbers = self._numbers[self._ranked]
-        kept = numbers < below
+        self._kept = self._numbers < below
         if left:
-            kept &= [number not in left for number in numbers.tolist()]
-        self._ranked, self._hits = self._ranked[kept], None
+            self._kept &= [number not in left for number in self._numbers.tolist()]
+        self._sorted = self._hits = None
 
-    def relevant(self, share: float, limit: int | None = None) -> list[RankedPassage]:
-        """Return the best hits whose content score is at least this share of the best one's.
+    def follow(self, text_of: TextOf) -> None:
+        """Raise passages that share rare words with the best hits: what they name may be told in another place."""
+        from ctxwrap.retrieval.hops import BEST, second_hop
 
-        Content is what is said in a passage or around it. Who speaks and how only orders hits.
+        hits = self.best(BEST)
+        texts = [text_of(hit.number, hit.part) for hit in hits]
+        column = second_hop(self._evidence, self._ranked[:BEST], [hit.score for hit in hits], texts)
+        if column is not None:
+            self._counted[-1] = self._hop_weight * column
+            self._scores += self._counted[-1]
+            self._sorted = self._hits = None
+
+    def related(self) -> list[RankedPassage]:
+        """Return the hits that have anything in common with the query.
+
+        That is in what they say or what is said around them. Who speaks and how only orders hits.
         """
-        rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
-        content = self._counted[rows].sum(axis=0)[self._ranked]
-        least = share * content.max(initial=0.0)
-        kept = (content > 0) & (content >= least)
-        if share and "meaning" in self._names:
-            # content adds up words and meaning, so a passage without a common word is far below one that has some
-            meaning = self._counted[self._names.index("meaning")][self._ranked]
+        return self._hits_at(self._ranked[self._is_related(self._ranked)])
+
+    def relevant(self, limit: int) -> list[RankedPassage]:
+        """Return the best related hits whose scores are close to the best one's."""
+        ranked = self._ranked
+        scores = self._scores[ranked]
+        kept = scores >= scores.max(initial=0.0) - self._margin
+        if "meaning" in self._names:
+            # scores add up words and meaning, so a passage without a common word is far below one that has some
+            meaning = self._counted[self._names.index("meaning")][ranked]
             kept |= (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
-        return self._hits_at(self._ranked[kept][:limit])
+        ranked = ranked[kept]
+        return self._hits_at(ranked[self._is_related(ranked)][:limit])
+
+    def _is_related(self, ranked: "Ints") -> "Flags":
+        rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
+        related: Flags = self._counted[rows][:, ranked].max(axis=0, initial=0.0) > 0
+        return related
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
@@ -167,8 +224,9 @@ def hits_for(index: Index, budget: int) -> int:
     return min(_MAX_HITS, max(_LEAST_HITS, round(_SPARE * budget / tokens)))
 
 
-def weights_for(index: Index) -> dict[str, float]:
-    """Interpolate the weights by average passage length."""
+def weights_for(index: Index) -> tuple[dict[str, float], float]:
+    """Interpolate the weights, and the margin of relevant hits, by average passage length."""
     average = index.words / len(index) if len(index) else 0.0
     long = min(1.0, max(0.0, (average - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)))
-    return {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()}
+    weights = {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()}
+    return weights, (1 - long) * _SHORT_MARGIN + long * _LONG_MARGIN

@@ -1,7 +1,8 @@
 """Fills a token budget with the best passages, rendered in chronological order."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -10,10 +11,7 @@ from typing import NamedTuple
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking
-
-TextOf = Callable[[int, int], str | None]
-"""Returns the text of a passage by message number and part, or None if it is gone."""
+from ctxwrap.retrieval.ranking import RankedPassage, Ranking, TextOf
 
 CountTokens = Callable[[str], int]
 
@@ -34,6 +32,12 @@ _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
 _MIN_OVERLAP = 0.9
 _MIN_WORDS = 4
+_NOTHING_NEW = 1.5
+"""How much less a hit counts if the best lines already have all its words."""
+
+_BEST_LINES = 20
+_MANY_WORDS = 5
+"""A passage of fewer words may be an answer though its words are known."""
 
 
 class SelectedPassage(NamedTuple):
@@ -116,18 +120,39 @@ class _Filling:
     headings: dict[str, int] = field(default_factory=dict)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
+    words: set[str] = field(default_factory=set)
+    """All words of what was taken."""
 
     def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
         """Take hits that fit, best first, up to a share of the budget."""
         limit = min(budget, self.used + share)
         misfits = 0
-        for hit in hits:
+        for hit in self._in_order(hits, limit):
             if limit - self.used < _MIN_TOKENS or misfits >= _MAX_MISFITS:
                 self._miss(hit, "no room was left")
                 if len(self.missed) >= _MAX_MISSED:
                     return
             elif hit.place not in self.taken:
                 misfits += not self._take(hit, limit)
+
+    def _in_order(self, hits: Iterable[RankedPassage], limit: int) -> Iterator[RankedPassage]:
+        """Yield hits best first; one that adds no word to what was taken counts less."""
+        later = deque[RankedPassage]()
+        for hit in hits:
+            while later and later[0].score - _NOTHING_NEW >= hit.score:
+                yield later.popleft()
+            if hit.place not in self.taken and self._adds_nothing(hit, limit):
+                later.append(hit)
+            else:
+                yield hit
+        yield from later
+
+    def _adds_nothing(self, hit: RankedPassage, limit: int) -> bool:
+        """Whether a hit that fits has no word that the best lines lack."""
+        if limit - self.used < _MIN_TOKENS or (line := self._line(hit)) is None or self.used + line.tokens > limit:
+            return False
+        terms = _words_in(line.passage)
+        return len(terms) >= _MANY_WORDS and terms <= self.words
 
     def _take(self, hit: RankedPassage, limit: int) -> bool:
         """Take a hit if it fits; return False only if it did not fit."""
@@ -148,6 +173,8 @@ class _Filling:
         self.lines.append(line)
         self.taken.add(hit.place)
         self.used += more
+        if len(self.lines) <= _BEST_LINES:
+            self.words |= terms
         for end in _ends(terms):
             self.said.setdefault(end, []).append(terms)
         return True

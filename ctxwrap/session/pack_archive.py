@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ctxwrap.memory.epoch import Tiers, unchanged_ids
 from ctxwrap.pack.injection import Instructions, memory_text
 from ctxwrap.pack.receipt import budget_in, items_in
-from ctxwrap.pack.selection import Passage, passages_sent, reference_text, speaker_line
+from ctxwrap.pack.selection import Passage, passages_sent, reference_text, speaker_lines
 from ctxwrap.protocol.instructions import encode_escaped, frame_block, frame_state, sanitise
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.retrieval.passages import passages
@@ -130,13 +130,13 @@ class _Rebuild:
         return Block(name, message.role, f"messages:{number}", whole, self._measure.message(kept))
 
     def _found(self) -> str:
-        lines = []
+        found = []
         for number, part, heading, speaker in passages_sent(self._sent):
             kept = self._lookups.message(number)
             pieces = passages(kept.message.text) if kept else []
             text = pieces[part] if part < len(pieces) else _GONE
-            lines.append(speaker_line(Passage(number, part, text, heading, speaker), self._sent.get("lines", 1)))
-        return "\n".join(lines)
+            found.append(Passage(number, part, text, heading, speaker))
+        return "\n".join(speaker_lines(found, self._sent.get("lines", 1)))
 
     def _block(self, name: str, role: str, source: str, text: str) -> Block:
         return Block(name, role, source, text, self._measure.text(text))

@@ -233,12 +233,6 @@ class Meanings:
 _QUERY = 4000
 """The characters of a query that are used, half of them from its end."""
 
-_RELEVANT = 0.35
-"""Passages below this share of the best score are dropped: a question has few answers.
-
-Measured: a pack of 2000 tokens becomes a third smaller and holds 1.5 % fewer answers.
-"""
-
 
 def tried(budget: int) -> int:
     """The number of best hits tried: with duplicates, about what the budget holds."""
@@ -279,8 +273,10 @@ class Retriever:
             return Retrieved()
         ranking = self._ranking(index, query, vectors, hits_for(index, budget))
         ranking.leave_out(below, left)
-        ranking.hits = ranking.relevant(_RELEVANT, tried(budget))
         texts = self._texts
+        texts.expect(ranking.best(_AT_A_TIME))
+        ranking.follow(texts.passage)
+        ranking.hits = ranking.relevant(tried(budget))
         texts.expect(ranking.hits)
         chosen, missed = choose_passages(index, ranking, texts.passage, budget, count)
         places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
@@ -303,7 +299,7 @@ class Retriever:
         ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end), max(300, 4 * limit))
         ranking.leave_out(below, left)
         best: dict[int, RankedPassage] = {}
-        for hit in ranking.relevant(0.0):
+        for hit in ranking.related():
             best.setdefault(hit.number, hit)
         hits = list(best.values())[:limit]
         self._texts.expect(hits)

@@ -184,7 +184,7 @@ def test_source_text_cannot_forge_a_block(files: WorkingSetView, opening: TurnIn
     found_lines = shown.block.partition("<ctxwrap-found>\n")[2].partition("\n</ctxwrap-found>")[0]
     told = [json.loads(line) for line in found_lines.split("\n") if line]
     assert len(told) == sum(each.kind == "retrieved" for each in chosen)
-    spoken = {f"{passage.heading} {passage.speaker}" for passage in made.found.chosen}
+    spoken = {who for each in made.found.chosen for who in (f"{each.heading} {each.speaker}", each.speaker)}
     assert all(len(each) == 1 and each.keys() <= spoken for each in told)
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.selection import cut, select
+from ctxwrap.pack.selection import Passage, cut, in_lines, passage_candidates, select, speaker_lines
 from ctxwrap.types import Candidate, HistoryMessage, Message
 
 ROLES = st.sampled_from(["user", "assistant", "tool"])
@@ -98,3 +98,31 @@ def test_every_candidate_is_selected_or_left_out_with_a_reason(candidates: list[
     assert all(item.reason for item in items if not item.included)
     assert sum(each.tokens for each in chosen) <= room
     assert all("model" in each.visibility for each in chosen)
+
+
+FOUND = (
+    Passage(3, 0, "Lisbon now.", "2026-05-02", "Ann"),
+    Passage(1, 0, "I live in Porto.", "2026-05-01", "Ann"),
+    Passage(2, 0, "Really?", "2026-05-01", "Ben"),
+)
+
+
+def test_a_day_stands_in_its_first_line() -> None:
+    sent = in_lines(passage_candidates(FOUND, len, 999), FOUND)
+    assert [each.text for each in sent] == [
+        '{"2026-05-02 Ann":"Lisbon now."}',
+        '{"2026-05-01 Ben":"Really?"}',
+        '{"Ann":"I live in Porto."}',
+    ]
+    assert sum(each.tokens for each in sent) == sum(len(each.text) + 1 for each in sent)
+
+
+@given(st.integers(0, 200))
+def test_lines_take_what_their_candidates_count(limit: int) -> None:
+    chosen, _ = select(passage_candidates(FOUND, len, limit), limit)
+    assert sum(len(each.text) + 1 for each in in_lines(chosen, FOUND)) == sum(each.tokens for each in chosen) <= limit
+
+
+def test_lines_of_older_logs_keep_their_form() -> None:
+    assert speaker_lines(FOUND[1:], 1)[1] == '{"when":"2026-05-01","by":"Ben","said":"Really?"}'
+    assert speaker_lines(FOUND[1:], 2)[1] == '{"2026-05-01 Ben":"Really?"}'

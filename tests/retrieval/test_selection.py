@@ -57,6 +57,18 @@ def test_nearly_equal_passages_are_rendered_once() -> None:
     assert {each.reasons for each in made.missed} == {("nearly the same is there",)}
 
 
+def test_a_passage_that_adds_no_word_comes_after_one_that_does() -> None:
+    texts = (
+        "The boat leaks at the pier in calm weather.",
+        "The boat leaks at the bow in calm weather.",
+        "The boat lies at the pier behind the yard.",
+        "Something about the boat: we painted it green last summer, against the salt.",
+    )
+    said = [Said(at, text, group=str(at)) for at, text in enumerate(texts)]
+    assert {each.number for each in packed(said, "boat", 56).chosen} == {1, 2, 3}
+    assert {each.number for each in packed(said, "boat", 200).chosen} == {0, 1, 2, 3}
+
+
 def test_every_passage_names_its_reasons() -> None:
     said, answers = small_talk(100)
     question = "How many beehives does Irma keep?"

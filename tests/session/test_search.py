@@ -29,7 +29,7 @@ from ctxwrap.session.branch import ROOT, Ranges
 from ctxwrap.session.gc import collect_garbage
 from ctxwrap.session.index_files import segments_of
 from ctxwrap.session.purge import forget, purge, rewrite_events
-from ctxwrap.session.search import _RELEVANT, Embedding, Retrieved, Retriever, tried
+from ctxwrap.session.search import Embedding, Retrieved, Retriever, tried
 from ctxwrap.session.session import Session
 from ctxwrap.session.verify import verify
 from ctxwrap.stores.base import CACHE, Log, Store
@@ -144,8 +144,9 @@ def expected(
     if not len(index) or (vectors is None and not is_specific(index, query)):
         return []
     ranking = Ranking(index, query, vectors=vectors)
-    ranking.hits = [hit for hit in ranking.hits if hit.number in alive]
-    ranking.hits = ranking.relevant(_RELEVANT)[: tried(budget)]
+    ranking.leave_out(below, texts.keys() - alive)
+    ranking.follow(lambda number, part: texts[number][part])
+    ranking.hits = ranking.relevant(tried(budget))
     packed = select_passages(index, ranking, lambda number, part: texts[number][part], budget, count)
     return [(each.number, each.part, each.score) for each in packed.chosen]
 
