@@ -33,6 +33,8 @@ _MAX_CACHED = 2_000_000
 _MAX_PREFIXES = 50_000
 """Maximum cached prefixes."""
 
+_MAX_FOUND = 1000
+"""Maximum words whose terms are cached."""
 
 _SEGMENTS_PER_QUERY = 1
 """Segments whose prefixes are read per query, a few milliseconds each."""
@@ -86,6 +88,9 @@ class Lookup:
         self._ending: dict[str, set[str]] = {}
         """Long terms by their first and by their last letters."""
         self._seen_segment = self._seen_terms = 0
+        self._found: dict[str, tuple[Term | None, list[Term]]] = {}
+        self._found_in = 0
+        """What was found for words, and the number of passages then."""
 
     def register_segments(self) -> None:
         """Register segments that became full, a few per query."""
@@ -121,6 +126,14 @@ class Lookup:
 
     def find(self, word: str) -> tuple[Term | None, list[Term]]:
         """Return the term of a word, if it occurs, and related terms: other forms, compounds and their parts."""
+        if self._found_in != len(self.index) or len(self._found) > _MAX_FOUND:
+            self._found, self._found_in = {}, len(self.index)
+        found = self._found.get(word)
+        if found is None:
+            found = self._found[word] = self._find(word)
+        return found
+
+    def _find(self, word: str) -> tuple[Term | None, list[Term]]:
         last = self.index.segments[-1] if self.index.segments else None
         if len(word) < PREFIX:
             own = self._term(word, self._family(word), {word: last.postings(word) if last else None})

@@ -1,5 +1,6 @@
 """The index terms of a passage: its words, the parts of identifiers, and the days it speaks of."""
 
+from functools import lru_cache
 from itertools import chain
 
 from ctxwrap.language.dates import spoken_days
@@ -25,14 +26,27 @@ def passage_terms(text: str, time: int = 0) -> list[str]:
     return [*search_terms(text), *day_terms(text, time)]
 
 
-def search_terms(text: str) -> list[str]:
+def search_terms(text: str) -> tuple[str, ...]:
     """Return the words; an identifier gives its parts and the whole, however it is written."""
+    return _kept_terms(text) if len(text) <= _LONGEST_KEPT else _search_terms(text)
+
+
+_LONGEST_KEPT = 2000
+
+
+@lru_cache(maxsize=512)
+def _kept_terms(text: str) -> tuple[str, ...]:
+    """The newest message is a query, then a passage, and is later looked through again among the best hits."""
+    return _search_terms(text)
+
+
+def _search_terms(text: str) -> tuple[str, ...]:
     found = terms_of(text)
     if _INNER_CASE.search(text):
         for name in _NAME.findall(text[:MAX_READ]):
             if _INNER_CASE.search(name):
                 found += _identifier_terms(name)
-    return found
+    return tuple(found)
 
 
 def _identifier_terms(name: str) -> list[str]:
