@@ -66,7 +66,7 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 """Average terms per passage up to which turns are short, and from which they are long."""
 
 
-_SHORT_MARGIN, _LONG_MARGIN = 4.65, 7.0
+_SHORT_MARGIN, _LONG_MARGIN = 5.5, 7.0
 """Hits that score this much less than the best are not relevant: a question has few answers."""
 
 _TINY = 1e-9
