@@ -178,7 +178,7 @@ async def _one_by_one(ports: tuple[int, int], pids: list[int], calls: int) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=500, help="streams at once")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=8, help="of new sessions; memory grows until a worker has 1024")
     parser.add_argument("--calls", type=int, default=100, help="calls one by one")
     parser.add_argument("--upstream", nargs=2, metavar=("WORDS", "PAUSE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
