@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from math import log2
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -144,6 +145,14 @@ def is_work(type: str) -> bool:
 
 def kind_of(type: str) -> ItemKind:
     """Map the model's type to a kind."""
+    return _kind_of(type[:_LONGEST_TYPE])
+
+
+_LONGEST_TYPE = 64
+
+
+@lru_cache(maxsize=1024)
+def _kind_of(type: str) -> ItemKind:
     name = type.strip().casefold()
     return next((kind for kind, names in _TYPES_BY_KIND.items() if name in names), "fact")
 
@@ -156,9 +165,13 @@ _ABOUT_THE_USER = re.compile(r"(?:the\s+)?user\b|用户", re.IGNORECASE)
 
 def capacity_bonus(type: str, content: str, touches: float) -> float:
     """Return what type, subject and use subtract from the decay when items compete for capacity."""
-    worth = 0.2 if type.strip().casefold() in _PERSONAL else 0.0
     about_user = 0.1 if _ABOUT_THE_USER.match(content) else 0.0
-    return worth + about_user + min(0.15, 0.05 * log2(touches))
+    return (0.2 if _is_personal(type[:_LONGEST_TYPE]) else 0.0) + about_user + min(0.15, 0.05 * log2(touches))
+
+
+@lru_cache(maxsize=1024)
+def _is_personal(type: str) -> bool:
+    return type.strip().casefold() in _PERSONAL
 
 
 _FOREIGN: frozenset[Origin] = frozenset({"file", "retrieved", "tool"})

@@ -18,7 +18,10 @@ _MOST_RECALLED = 5
 
 def owner_of(id: str) -> str:
     """`user` or `team` if the id is one of an owner's item."""
-    return next((kind for kind, mark in MARKS.items() if id.startswith(mark)), "")
+    for kind, mark in MARKS.items():
+        if id.startswith(mark):
+            return kind
+    return ""
 
 
 def shown_items(memory: Memory) -> tuple[list[dict[str, Any]], dict[str, int]]:

@@ -5,6 +5,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -18,6 +19,14 @@ def timestamp(moment: datetime) -> str:
 
 def message_range(source: str) -> tuple[int, int]:
     """The numbers in `messages:12-18`; the empty range 1 to 0 if there are none."""
+    return _message_range(source[:_LONGEST_SOURCE])
+
+
+_LONGEST_SOURCE = 64
+
+
+@lru_cache(maxsize=16_384)
+def _message_range(source: str) -> tuple[int, int]:
     found = _RANGE.fullmatch(source.removeprefix("messages:"))
     return (int(found[1]), int(found[2])) if found else (1, 0)
 
