@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from functools import cache, partial
@@ -25,13 +25,17 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     """Run `work` in a thread and wait for its end, even if the caller is cancelled meanwhile.
 
     An abandoned write is how answers get lost when a client disconnects. The cancellation is raised when the work is
-    done. Without an asyncio loop the work blocks.
+    done. Without an asyncio loop the work blocks, as it does in a task that closes a dropped generator.
     """
     import asyncio
 
     try:
-        future = asyncio.get_running_loop().run_in_executor(_executor(), partial(work, *args, **kwargs))
+        is_waited_for = not _closes_dropped_generator(asyncio.current_task())
+        call = partial(work, *args, **kwargs)
+        future = asyncio.get_running_loop().run_in_executor(_executor(), call) if is_waited_for else None
     except RuntimeError:  # no loop, or the interpreter is shutting down and starts no threads
+        future = None
+    if future is None:
         return work(*args, **kwargs)
     try:
         await asyncio.wait({future})
@@ -43,6 +47,20 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
         future.exception()
         raise
     return future.result()
+
+
+def _closes_dropped_generator(task: Any) -> bool:
+    """Whether the loop made `task` for a generator that was dropped while open: it may end without waiting for it."""
+    return task is not None and isinstance(task.get_coro(), _CLOSING)
+
+
+async def _generator() -> AsyncGenerator[None]:
+    yield
+
+
+_closing = _generator().aclose()
+_CLOSING = type(_closing)
+_closing.close()  # else Python warns that nobody awaited it
 
 
 @cache

@@ -1043,8 +1043,6 @@ def test_event_loop_end_keeps_an_open_streams_text_without_extra_warnings(
 
     bare = noise_of(desk.bare)
     assert noise_of(desk.wrapped) <= bare
-    if end is _end_by_run and not keeps_it and len(desk.said()) == len(FIRST_TURN) + 1:
-        pytest.xfail("known fault: one time in ten the text of a stream that is dropped at the end of a loop is lost")
     desk.assert_ended(PARTLY, reason="closed|abandoned|cancelled", status="cancelled")
 
 

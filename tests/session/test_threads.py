@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import anyio
@@ -91,6 +91,24 @@ def test_caller_gets_the_result_or_exception_of_the_work() -> None:
     assert asyncio.run(in_thread(int, "7")) == 7
     with pytest.raises(LookupError, match="gone"):
         asyncio.run(in_thread(fail))
+
+
+def test_work_of_a_dropped_generator_is_done_when_its_loop_ends() -> None:
+    done: list[int] = []
+
+    async def pieces() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await in_thread(lambda: done.append(threading.get_ident()))
+
+    async def drop_one() -> None:
+        await anext(pieces())
+        while not done:
+            await asyncio.sleep(0)
+
+    asyncio.run(drop_one())
+    assert done == [threading.get_ident()]
 
 
 def test_work_does_not_wait_for_the_full_thread_pool_of_the_loop() -> None:
