@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx
@@ -12,10 +13,14 @@ _ADDED_BY_AIOHTTP = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
 class UpstreamTransport(httpx.AsyncBaseTransport):
-    """Sends a request as it is, and gives the response as it comes: nothing is added, followed or decompressed."""
+    """Sends a request as it is, and gives the response as it comes: nothing is added, followed or decompressed.
+
+    As with httpx, the environment names proxies (`HTTPS_PROXY`, `NO_PROXY`) and certificates (`SSL_CERT_FILE`).
+    """
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._proxies = getproxies()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if self._session is None:
@@ -28,6 +33,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
                 headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
                 data=await request.aread() or None,
                 allow_redirects=False,
+                proxy=self._proxy_to(request.url),
                 timeout=aiohttp.ClientTimeout(sock_connect=limits["connect"], sock_read=limits["read"]),
             )
         return httpx.Response(response.status, headers=response.raw_headers, stream=_ResponseStream(response))
@@ -35,6 +41,9 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    def _proxy_to(self, url: httpx.URL) -> str | None:
+        return self._proxies.get(url.scheme) if self._proxies and not proxy_bypass(url.host) else None
 
 
 class _ResponseStream(httpx.AsyncByteStream):
@@ -53,7 +62,7 @@ class _ResponseStream(httpx.AsyncByteStream):
 
 def _new_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=httpx.create_ssl_context(trust_env=False)),
+        connector=aiohttp.TCPConnector(limit=0, ssl=httpx.create_ssl_context()),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=_ADDED_BY_AIOHTTP,
