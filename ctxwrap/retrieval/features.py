@@ -147,10 +147,10 @@ class FeatureMatrix:
         """Add the query's terms, in the passage and in its neighbours."""
         scan, columns = self.scan, self.columns
         rows, covered = scan.weigh(self._entries, self._meant, self._words)
-        columns["words"] = words = _scaled(np.add.reduce(rows)[scan.slots])
+        columns["words"] = words = _scaled(rows.sum(axis=0)[scan.slots])
         columns["rank"] = _by_rank(np.where(scan.column("features") & TextFeature.QUESTION, 0.0, words))
         columns["cover"] = covered[scan.slots] / max(1, self._words)
-        columns["around"] = _scaled(np.add.reduce(_spread_maximum(rows))[scan.slots])
+        columns["around"] = _scaled(_spread_maximum(rows).sum(axis=0)[scan.slots])
         columns["before"] = self._neighbours(words, _BEFORE)
         columns["group"] = self._best_of_group(words)
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from math import exp
 
-import numpy as np
-
 from ctxwrap.retrieval.features import FeatureMatrix
 from ctxwrap.retrieval.lookup import Ints
 from ctxwrap.retrieval.scan import FeatureColumn
@@ -40,7 +38,7 @@ def second_hop(
         return None
     entries = [(term, row, weights[term.term] * term.rarity) for row, term in enumerate(followed)]
     rows, _ = evidence.scan.weigh(entries, (), len(entries))
-    column: FeatureColumn = np.maximum.reduce(rows)[evidence.scan.slots]
+    column: FeatureColumn = rows.max(axis=0)[evidence.scan.slots]
     column[best] = 0.0
     highest = column.max()
     return column / highest if highest > 0 else None

@@ -128,7 +128,7 @@ class Ranking:
         """The contribution of each feature to each score."""
         for row, name in zip(self._counted, self._names[:-1], strict=False):
             np.multiply(columns[name], weights[name], out=row)
-        self._scores = self._evidence.paired(np.add.reduce(self._counted))
+        self._scores = self._evidence.paired(self._counted.sum(axis=0))
         self._order = np.arange(len(self._places)) * _TINY
         self._kept: Flags | None = None
         self._sorted: Ints | None = None

@@ -124,7 +124,8 @@ class Vectors:
         tables = [table for segment in list(self._segments) if (table := self._table(segment)) and len(table.keys)]
         if not tables or not len(numbers):
             return alike
-        shared = sum(table.total for table in tables) / sum(len(table.keys) for table in tables)
+        total: Numbers = np.sum([table.total for table in tables], axis=0)
+        shared = total / sum(len(table.keys) for table in tables)
         asked = _normalise(self._embedded([text]) - shared)[0]
         both, keys = np.column_stack((asked, shared)).astype(np.float32), numbers << _PART_BITS | parts
         for table in tables:

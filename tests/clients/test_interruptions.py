@@ -1049,10 +1049,15 @@ def test_event_loop_end_keeps_an_open_streams_text_without_extra_warnings(
 # --- a process that ends --------------------------------------------------------------------------------
 
 
-def run_alone(program: str, *arguments: object, seconds: float = 6 * PATIENCE) -> str:
-    """Run a program in a process of its own; what it wrote to stderr."""
+def run_program(program: str, *arguments: object, seconds: float = 6 * PATIENCE) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+def run_alone(program: str, *arguments: object, seconds: float = 6 * PATIENCE) -> str:
+    """Run a program that succeeds; what it wrote to stderr."""
+    done = run_program(program, *arguments, seconds=seconds)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -1062,21 +1067,22 @@ import asyncio, sys
 import openai
 import ctxwrap
 
-home, url = sys.argv[1:]
+url, *home = sys.argv[1:]
 call = {"model": "m", "messages": [{"role": "user", "content": "Count to six."}], "stream": True}
 
-def wrapped(cls, session):
-    return ctxwrap.wrap(cls(api_key="k", base_url=url), store=home, session=session).chat.completions
+def completions(cls, session):
+    client = cls(api_key="k", base_url=url)
+    return (ctxwrap.wrap(client, store=home[0], session=session) if home else client).chat.completions
 
 def heard(event):
     return event.choices[0].delta.content == " two"
 
-stream = wrapped(openai.OpenAI, "sync").create(**call)
+stream = completions(openai.OpenAI, "sync").create(**call)
 while not heard(next(stream)):
     pass
 
 async def read():
-    stream = await wrapped(openai.AsyncOpenAI, "async").create(**call)
+    stream = await completions(openai.AsyncOpenAI, "async").create(**call)
     while not heard(await anext(stream)):
         pass
     return stream
@@ -1088,7 +1094,10 @@ kept = loop.run_until_complete(read())
 
 def test_process_exit_keeps_the_text_of_open_streams(provider: Provider, home: Path) -> None:
     provider.answer = Told(TEXT)
-    assert run_alone(LEAVES_STREAMS_OPEN, home, provider.openai_url) == ""
+    bare = run_program(LEAVES_STREAMS_OPEN, provider.openai_url)
+    done = run_program(LEAVES_STREAMS_OPEN, provider.openai_url, home)
+    # Python 3.13.0 itself crashes when it ends with an open stream
+    assert (done.returncode, done.stderr) == (bare.returncode, "")
     for session in ("sync", "async"):
         assert said(home, session) == [("user", SAID), ("assistant", PARTLY)]
         assert messages(home, session)[-1]["ctx"]["status"] == "aborted"

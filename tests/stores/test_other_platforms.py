@@ -15,6 +15,7 @@ os_names = (
 )
 for name in os_names.split():
     delattr(os, name)
+os.process_cpu_count = os.cpu_count  # Python on other platforms has no sched_getaffinity behind it
 for name in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[name] = None
 assert not [name for name in sys.modules if name.startswith("ctxwrap")]
