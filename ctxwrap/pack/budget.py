@@ -84,6 +84,8 @@ def limit_after_rejection(error: TooLong, taken: int, reply: int) -> Limit:
 
 _STEPS = 32
 
+_OF_CONVERSATION = frozenset(row.share for row in KINDS.values() if row.share and row.share.of_conversation)
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -142,7 +144,7 @@ class Ledger:
 
     def _in_conversation(self, held: Mapping[str, int]) -> Iterator[int]:
         """The tokens, spent or held, that count towards the limit for the conversation."""
-        for share in {row.share for row in KINDS.values() if row.share and row.share.of_conversation}:
+        for share in _OF_CONVERSATION:
             tokens = self.spent.get(share.name, 0) + held.get(share.name, 0)
             yield min(tokens, self._within_conversation(share)) if share.may_exceed else tokens
 

@@ -230,7 +230,9 @@ class _Packing:
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
         for kind in text_kinds(claims):
-            offered = self.inputs.texts.get(kind.name, ())
+            offered = self.inputs.texts.get(kind.name)
+            if not offered:
+                continue
             self.sharing.offer(kind.name, offered)
             candidates = text_candidates(kind, offered, self.boundary, self.measure, self.ledger.claimable(kind.name))
             self.chosen.session_texts[kind.block] += self._selected(kind.name, candidates)

@@ -128,7 +128,7 @@ def memory_block(
     items, old = _pack_items(memory, lasting, asked, sizes, foreign), epoch or _nothing()
     since_epoch = diff_epoch(old, shown)
     before, changed = _tokens(old, sizes.brief), _tokens(since_epoch.changes, sizes.whole)
-    news = changed - _tokens(since_epoch.changes, sizes.whole, asked)
+    news = changed - (_tokens(since_epoch.changes, sizes.whole, asked) if asked else 0)
     if before + changed <= limit and not should_end_epoch(before, news, at_hand=history_cut):
         return MemoryBlock(since_epoch, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
