@@ -46,9 +46,7 @@ def test_modules_have_docstrings() -> None:
     assert [path for path in PACKAGE.rglob("*.py") if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
-REPEATED_CLASSES = {
-    "Answer", "Block", "Budget", "Injection", "Item", "Memory", "Request", "Runtime", "Segment", "Summary",
-}  # fmt: skip
+REPEATED_CLASSES = {"Answer", "Injection", "Item", "Memory", "Request", "Runtime"}
 """Classes whose name a published schema or a documented API fixes, beside ours of the same name."""
 
 REPEATED_MODULES = {
@@ -60,13 +58,10 @@ REPEATED_MODULES = {
 """Modules whose package says which one is meant, such as `stores.files.store` and `stores.postgres.store`."""
 
 
-def test_names_of_public_classes_and_modules_are_unique() -> None:
+def test_names_of_classes_and_modules_are_unique() -> None:
     paths = list(PACKAGE.rglob("*.py"))
     classes = Counter(
-        node.name
-        for path in paths
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        node.name for path in paths for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
     )
     assert {name for name, times in classes.items() if times > 1} == REPEATED_CLASSES
     modules = Counter(path.stem for path in paths)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ctxwrap.turn.summariser import Summariser
 
 
-class _Lines(logging.Handler):
+class _StderrHandler(logging.Handler):
     """Prints log records of other packages on stderr: stdout belongs to the protocol."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -67,7 +67,7 @@ def mcp_command(
     printed once.
     """
     _check_extra()
-    logging.basicConfig(level=logging.WARNING, handlers=[_Lines()])
+    logging.basicConfig(level=logging.WARNING, handlers=[_StderrHandler()])
     check_id("tenant", tenant)
     from ctxwrap.service.mcp.auth import parse_profile, read_access
 

@@ -28,7 +28,7 @@ from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME, spli
 from ctxwrap.language.words import normalise_word
 
 
-class Summary(str):
+class MessageSummary(str):
     """A short version of a message, for search only; nothing may be derived from it."""
 
     __slots__ = ()
@@ -62,7 +62,7 @@ class MemoryLine(NamedTuple):
 
 def require_raw(entry: object) -> RawMessage:
     """Return the entry; raise `TypeError` for a summary: documents must not grow from summaries."""
-    if isinstance(entry, Summary) or (isinstance(entry, RawMessage) and isinstance(entry.text, Summary)):
+    if isinstance(entry, MessageSummary) or (isinstance(entry, RawMessage) and isinstance(entry.text, MessageSummary)):
         raise TypeError("expected a raw message, not a summary: documents grow from raw messages only")
     if not isinstance(entry, RawMessage):
         raise TypeError(f"expected a RawMessage, not a {type(entry).__name__}")

@@ -12,8 +12,8 @@ from ctxwrap.documents.sentences import (
     ELLIPSIS,
     MAX_HEAD,
     MAX_TAIL,
+    MessageSummary,
     RawMessage,
-    Summary,
     facts_in,
     in_one_line,
     informative_in,
@@ -36,30 +36,30 @@ _STATED = re.compile(r"(?:[Oo]ur|[Tt]he) (?P<what>.{3,200})[.!]", re.S)
 _ASKED = re.compile(r"(?:[Pp]lease|[Cc](?:an|ould) you(?: please)?) (?P<what>[a-z]{3,20} .{3,200})[.!?]", re.S)
 
 
-def summarise_message(raw: RawMessage, document: str = "") -> Summary:
+def summarise_message(raw: RawMessage, document: str = "") -> MessageSummary:
     """Summarise a message. `document` supplies the speaker's name if the message has none."""
     raw = require_raw(raw)
     who, room = _who(raw, document), min(MAX_SUMMARY, len(raw.text))
     if reported := _report_request(raw, who):
-        return Summary(reported)
+        return MessageSummary(reported)
     sentences = informative_in(raw.text)
     if not sentences:
-        return Summary(
+        return MessageSummary(
             shorten(" ".join(sentences_in(raw.text)[:1]) or one_line(raw.text, room), room) or (raw.text and ELLIPSIS)
         )
     is_read = len(raw.text) <= MAX_HEAD + MAX_TAIL
     fitting = (text for text in _forms(sentences, who, raw.day) if is_read and len(text) <= room)
-    return Summary(next(fitting, "") or _select_and_join(sentences, f"{who}: ", room))
+    return MessageSummary(next(fitting, "") or _select_and_join(sentences, f"{who}: ", room))
 
 
-def fit_summary(text: str) -> Summary:
+def fit_summary(text: str) -> MessageSummary:
     """Shorten a given summary to the limit by dropping the least informative sentences."""
     if len(text) <= MAX_SUMMARY:
-        return Summary(text)
+        return MessageSummary(text)
     if len(line := " ".join(text.split())) <= MAX_SUMMARY:
-        return Summary(line)
+        return MessageSummary(line)
     sentences = list(dict.fromkeys(sentences_in(text))) or [one_line(text, MAX_SUMMARY * 2)]
-    return Summary(_select_and_join(sentences, "", MAX_SUMMARY))
+    return MessageSummary(_select_and_join(sentences, "", MAX_SUMMARY))
 
 
 def _who(raw: RawMessage, document: str) -> str:

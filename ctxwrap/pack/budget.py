@@ -21,7 +21,7 @@ _UNLIMITED = Limit(10**9, "nothing")
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class TokenBudget:
     limit: int
     set_by: str
     reply: int
@@ -55,10 +55,10 @@ def limits_of(model: str, settings: Settings, own: int | None, reply: int, given
     return limits
 
 
-def budget_within(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> Budget:
+def budget_within(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> TokenBudget:
     """The budget under the smallest limit; the first one, if several are equal."""
     smallest = min(limits, key=lambda limit: limit.tokens, default=_UNLIMITED)
-    return Budget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
+    return TokenBudget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
 
 
 _SAFE = 0.9
@@ -91,7 +91,7 @@ _OF_CONVERSATION = frozenset(row.share for row in KINDS.values() if row.share an
 class Ledger:
     """Claims of kinds on a budget, in turn: none gets more than is left, and none more than its share."""
 
-    budget: Budget
+    budget: TokenBudget
     shares: Shares
     conversation: int | None = None
     """The most that recent messages, memory and retrieved passages take together, if that is limited."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import TIERS, MemoryItem, Origin, least_trusted_foreign, origin_of_request
-from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of
+from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, budget_within, limits_of
 from ctxwrap.pack.injection import (
     Chosen,
     InjectedPart,
@@ -197,7 +197,7 @@ class _Packing:
         self._add_texts("late")
         return self._assembled()
 
-    def _budget(self, most: Limit | None) -> Budget:
+    def _budget(self, most: Limit | None) -> TokenBudget:
         model, settings, body = self.given.request.model, self.settings, self.given.body
         reply = reply_reserve(model, self.given.adapter.reply_limit(body), settings.windows)
         optional = sum(each.tokens for each in self.conversation.older if each.place >= 0)

@@ -39,6 +39,11 @@ def _part(part: Any) -> Body:
     return dict(part)
 
 
+def blocks_of(content: Any) -> list[Body]:
+    """Content as a list of blocks: a text is one text block."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+
+
 def api_content(content: Content, text_type: str, known: Iterable[str]) -> Content:
     """Content of the log for an API whose text parts have type `text_type` and which accepts the part types `known`."""
     if isinstance(content, str):

@@ -105,7 +105,7 @@ class Framer:
         return self._frame_type(raw, is_parsed=not self._is_oversized)
 
 
-class _Line(Frame):
+class _LineFrame(Frame):
     """One line of JSON."""
 
     @property
@@ -121,7 +121,7 @@ class _Line(Frame):
 class LineFramer(Framer):
     """The same for a stream with an event in each line."""
 
-    _break, _longest_edge, _frame_type = re.compile(rb"\n"), 0, _Line
+    _break, _longest_edge, _frame_type = re.compile(rb"\n"), 0, _LineFrame
 
     def encode(self, name: str, event: dict[str, Any]) -> bytes:
         return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from ctxwrap.retrieval.passages import MAX_PARTS, TextFeature, passages, text_features
-from ctxwrap.retrieval.segments import MAX_BYTE, SIZE, Damaged, IndexedPassage, Postings, Segment
+from ctxwrap.retrieval.segments import MAX_BYTE, SIZE, Damaged, IndexedPassage, Postings, WordSegment
 from ctxwrap.retrieval.terms import passage_terms
 
 __all__ = ["Damaged", "Index"]
@@ -26,7 +26,7 @@ class Index:
     """
 
     def __init__(self) -> None:
-        self.segments: list[Segment] = []
+        self.segments: list[WordSegment] = []
         """All but the last are full."""
         self._clear()
 
@@ -151,7 +151,7 @@ class Index:
     def from_segments(cls, segments: Sequence[bytes]) -> "Index":
         """Load an index from its segments in order; raise `Damaged` if they are incomplete."""
         index = cls()
-        index.segments = [Segment.from_bytes(data) for data in segments]
+        index.segments = [WordSegment.from_bytes(data) for data in segments]
         before = -1
         for ordinal, segment in enumerate(index.segments):
             if (segment.ordinal, segment.before) != (ordinal, before):
@@ -164,7 +164,7 @@ class Index:
         if self.segments:
             self.segments[-1].seal()
         self.bases.append(len(self))
-        self.segments.append(Segment(len(self.segments), self.highest))
+        self.segments.append(WordSegment(len(self.segments), self.highest))
 
     def _gather(self) -> None:
         """Rebuild what spans segments."""

@@ -53,7 +53,7 @@ class IndexedPassage(NamedTuple):
     group: str
 
 
-class Segment:
+class WordSegment:
     """Open until it is full; places count from 0."""
 
     def __init__(self, ordinal: int = 0, before: int = -1) -> None:
@@ -131,10 +131,10 @@ class Segment:
             return self.terms()[seen:], len(self.terms())
         return list(islice(self._open, seen, None)) if seen < len(self._open) else [], len(self._open)
 
-    def without(self, number: int) -> "Segment":
+    def without(self, number: int) -> "WordSegment":
         """Return a copy without the passages of a message; `highest` stays."""
         kept = [place for place, each in enumerate(self.numbers) if each != number]
-        new = Segment(self.ordinal, self.before)
+        new = WordSegment(self.ordinal, self.before)
         for name, kind in _COLUMNS:
             column = getattr(self, name)
             setattr(new, name, array(kind, [column[place] for place in kept]))
@@ -184,7 +184,7 @@ class Segment:
         return data + zlib.crc32(data).to_bytes(_CHECKSUM_SIZE, "little")
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Segment":
+    def from_bytes(cls, data: bytes) -> "WordSegment":
         """Load a segment; raise `Damaged` if the bytes are invalid."""
         body = memoryview(data)[:-_CHECKSUM_SIZE]
         if len(data) < len(_MAGIC) + 4 + _CHECKSUM_SIZE or body[: len(_MAGIC)] != _MAGIC:
@@ -199,7 +199,7 @@ class Segment:
         return cls._read(head, body, end)
 
     @classmethod
-    def _read(cls, head: dict[str, Any], body: memoryview, at: int) -> "Segment":
+    def _read(cls, head: dict[str, Any], body: memoryview, at: int) -> "WordSegment":
         segment = cls(head["ordinal"], head["before"])
         segment._open, segment.changed = None, False
         segment.highest, segment.runs = head["highest"], [(group, count) for group, count in head["runs"]]
@@ -218,8 +218,8 @@ class Segment:
             self._open = {term: self._postings_at(at) for at, term in enumerate(self.terms())}
         return self._open
 
-    def _sealed_copy(self) -> "Segment":
-        copy = Segment()
+    def _sealed_copy(self) -> "WordSegment":
+        copy = WordSegment()
         copy._open, copy._sorted = self._open, self._sorted
         copy.seal()
         return copy
@@ -255,7 +255,7 @@ class Segment:
 
 def _shortened(runs: list[tuple[str, int]], gone: list[int]) -> list[tuple[str, int]]:
     """Remove passages from runs, and merge adjacent runs."""
-    left = Segment()
+    left = WordSegment()
     end = 0
     for group, count in runs:
         start, end = end, end + count

@@ -38,7 +38,7 @@ class Embedder(Protocol):
     def __call__(self, texts: Sequence[str]) -> Numbers: ...
 
 
-class _Segment:
+class _VectorSegment:
     def __init__(self, ordinal: int) -> None:
         self.ordinal, self.changed = ordinal, True
         self.keys = array("q")
@@ -60,7 +60,7 @@ class Vectors:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._segments: list[_Segment] = []
+        self._segments: list[_VectorSegment] = []
         self._tables: dict[int, _Table] = {}
 
     @property
@@ -94,7 +94,7 @@ class Vectors:
     def put(self, number: int, rows: Numbers) -> None:
         """Add the vectors of a message's passages."""
         if not self._segments or len(self._segments[-1].keys) + len(rows) > SIZE:
-            self._segments.append(_Segment(len(self._segments)))
+            self._segments.append(_VectorSegment(len(self._segments)))
         segment = self._segments[-1]
         segment.keys.extend(_key(number, part) for part in range(len(rows)))
         segment.rows += rows.tobytes()
@@ -136,7 +136,7 @@ class Vectors:
             alike[at[here]] = np.maximum((near - shared @ asked) / apart, 0.0)[here]
         return alike
 
-    def _table(self, segment: _Segment) -> "_Table":
+    def _table(self, segment: _VectorSegment) -> "_Table":
         """Return a segment's vectors as numbers; they are cached until the segment changes."""
         known = self._tables.get(segment.ordinal)
         if known is None or len(known.keys) != len(segment.keys) or known.last != _last_of(segment):
@@ -154,7 +154,7 @@ class Vectors:
             segment.changed = False
         return changed
 
-    def _as_bytes(self, segment: _Segment) -> bytes:
+    def _as_bytes(self, segment: _VectorSegment) -> bytes:
         head = json.dumps([*self._head(segment.ordinal), len(segment.keys)]).encode()
         data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, little(segment.keys), segment.rows))
         return data + zlib.crc32(data).to_bytes(_CHECKSUM_SIZE, "little")
@@ -176,7 +176,7 @@ class Vectors:
             raise Damaged("the vector segments are not consecutive")
         return vectors
 
-    def _read(self, ordinal: int, data: bytes) -> _Segment:
+    def _read(self, ordinal: int, data: bytes) -> _VectorSegment:
         start = len(_MAGIC) + 4
         if len(data) < start + _CHECKSUM_SIZE or not data.startswith(_MAGIC):
             raise Damaged("not a vector segment")
@@ -186,7 +186,7 @@ class Vectors:
         *head, count = json.loads(data[start:end])
         if head != self._head(ordinal):
             raise Damaged(f"a vector segment of {head}, expected {self._head(ordinal)}")
-        segment = _Segment(ordinal)
+        segment = _VectorSegment(ordinal)
         segment.keys = from_little("q", memoryview(data)[end : end + 8 * count])
         segment.rows = bytearray(data[end + 8 * count : -_CHECKSUM_SIZE])
         if len(segment.rows) != len(segment.keys) * self._embedder.dimensions:
@@ -199,7 +199,7 @@ def _key(number: int, part: int) -> int:
     return number << _PART_BITS | part
 
 
-def _last_of(segment: _Segment) -> int:
+def _last_of(segment: _VectorSegment) -> int:
     return segment.keys[-1] >> _PART_BITS if segment.keys else -1
 
 

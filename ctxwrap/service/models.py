@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from ctxwrap.documents.document import PLACEHOLDER
-from ctxwrap.documents.sentences import RawMessage, Summary
+from ctxwrap.documents.sentences import MessageSummary, RawMessage
 from ctxwrap.documents.summary import fit_summary, summarise_message
 from ctxwrap.errors import NotFound
 from ctxwrap.session.documents import Documents
@@ -185,7 +185,7 @@ def _entry(session: Session, number: int, record: Record, event: Record) -> Entr
     )
 
 
-def _summary(raw: RawMessage, event: Record) -> Summary:
+def _summary(raw: RawMessage, event: Record) -> MessageSummary:
     """Return the stored summary, else one computed from the message alone."""
     stored = event.get("summary")
     return fit_summary(stored) if isinstance(stored, str) and stored.strip() else summarise_message(raw)

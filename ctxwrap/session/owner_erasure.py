@@ -10,16 +10,15 @@ from ctxwrap.memory.similarity import content_words, fact_digests
 from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, open_existing
 from ctxwrap.session.owner import members_of
+from ctxwrap.session.provenance import repeated_in, texts_of
 from ctxwrap.session.purge import (
     IN_SESSION,
     Erasure,
     found_in,
     locked_session,
-    repeated_in,
     rewrite_erased,
     rewrite_events,
     rewrite_messages,
-    texts_of,
 )
 from ctxwrap.session.redaction import redaction, tombstone
 from ctxwrap.session.session import Session

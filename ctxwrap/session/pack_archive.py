@@ -14,7 +14,7 @@ from ctxwrap.retrieval.passages import passages
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.missing import open_in
-from ctxwrap.session.pack_view import Block, PackView, save_pack
+from ctxwrap.session.pack_view import PackBlock, PackView, save_pack
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log, RecordChange
 from ctxwrap.stores.log_format import message_in, numbers_in, tokens_in
@@ -68,7 +68,7 @@ class _Rebuild:
         self.runtime = Runtime(**event["runtime"])
         self.notes: list[str] = []
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[PackBlock]:
         """The parts of the request, in the order in which the model reads them."""
         words = self._words()
         yield self._block("protocol", "system", "protocol", words.protocol)
@@ -104,7 +104,7 @@ class _Rebuild:
             self.notes.append("the text of protocol is no longer kept")
         return Instructions(_GONE) if text is None else Instructions.from_text(text)
 
-    def _text(self, name: str, role: str, source: str, frame_name: str = "") -> Iterator[Block]:
+    def _text(self, name: str, role: str, source: str, frame_name: str = "") -> Iterator[PackBlock]:
         id = self._texts.get(name)
         if id is None:
             return
@@ -113,7 +113,7 @@ class _Rebuild:
             self.notes.append(f"the text of {name} is no longer kept")
         yield self._block(name, role, source, _GONE if text is None else frame_block(frame_name or name, text))  # type: ignore[arg-type]
 
-    def _message(self, number: int, name: str) -> Block:
+    def _message(self, number: int, name: str) -> PackBlock:
         kept = self._lookups.message(number)
         if kept is None:
             return self._block(name, "unknown", "messages.jsonl", _UNKNOWN)
@@ -127,7 +127,7 @@ class _Rebuild:
         shown = text if message.role == "system" else sanitise(text)
         calls = [encode_escaped(call) for call in message.tool_calls]
         whole = "\n".join(filter(None, [shown, *calls]))
-        return Block(name, message.role, f"messages:{number}", whole, self._measure.message(kept))
+        return PackBlock(name, message.role, f"messages:{number}", whole, self._measure.message(kept))
 
     def _found(self) -> str:
         found = []
@@ -138,8 +138,8 @@ class _Rebuild:
             found.append(Passage(number, part, text, heading, speaker))
         return "\n".join(speaker_lines(found, self._sent.get("lines", 1)))
 
-    def _block(self, name: str, role: str, source: str, text: str) -> Block:
-        return Block(name, role, source, text, self._measure.text(text))
+    def _block(self, name: str, role: str, source: str, text: str) -> PackBlock:
+        return PackBlock(name, role, source, text, self._measure.text(text))
 
 
 logger = logging.getLogger("ctxwrap")

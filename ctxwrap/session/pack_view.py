@@ -14,7 +14,7 @@ from ctxwrap.stores.log_format import numbers_in
 from ctxwrap.types import Body, MissingContext, PackItem, Record
 
 
-class Block(NamedTuple):
+class PackBlock(NamedTuple):
     """One part of a request, in the order in which the model reads it."""
 
     name: str
@@ -38,7 +38,7 @@ class PackView:
     mode: str
     items: tuple[PackItem, ...]
     budget: Record
-    blocks: tuple[Block, ...]
+    blocks: tuple[PackBlock, ...]
     sha256: str = ""
     """The hash of the whole request as JSON with sorted keys."""
     report: Record = field(default_factory=dict)
@@ -174,7 +174,7 @@ def _missing(missing: Iterable[MissingContext]) -> Iterator[str]:
         yield "| " + " | ".join(map(_cell, row)) + " |"
 
 
-def _block(number: int, block: Block) -> str:
+def _block(number: int, block: PackBlock) -> str:
     text, fence = block.text, "```"
     if fence in text:
         fence = "`" * (1 + max(map(len, _FENCE.findall(text))))

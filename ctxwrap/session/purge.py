@@ -1,6 +1,6 @@
 """Deletion on request: memory items, messages and texts of child sessions; a tombstone stays."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -10,20 +10,21 @@ from typing import Any, NamedTuple
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.similarity import codes, content_words, fact_digests, fingerprints, key_of
+from ctxwrap.memory.similarity import fact_digests, key_of
 from ctxwrap.session import blobs, index_files
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.document_versions import document_without
 from ctxwrap.session.lookup import StoreLike, named_key, open_existing
+from ctxwrap.session.provenance import PurgedMessage, repeated_in, strings_in
 from ctxwrap.session.redaction import CHILD_EVENTS, LONG, EventRedaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.base import STREAMS, Log, RecordChange, Store
-from ctxwrap.stores.log_format import message_in, message_range, number_in, timestamp, turn_in
+from ctxwrap.stores.log_format import message_range, number_in, timestamp, turn_in
 from ctxwrap.stores.names import owner_kind
-from ctxwrap.types import Message, Operation, Record, SessionKey
+from ctxwrap.types import Operation, Record, SessionKey
 
 
 def rewrite_events(
@@ -181,7 +182,7 @@ def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, .
     events = [event for event in _child_events(known) if event.get("child") == child]
     if not events:
         raise NotFound(f"session {known.key.session!r} has no child {child!r}")
-    texts = (text for event in events for text in _strings_in([event.get("handoff"), event.get("result")]))
+    texts = (text for event in events for text in strings_in([event.get("handoff"), event.get("result")]))
     gone = replace(redaction((), ids=(), texts=filter(_is_long, texts)), children=frozenset({str(child)}), summaries=0)
     trace = _trace_of(known, (), gone)
     if trace:
@@ -236,16 +237,6 @@ def found_in(known: Session, item: str | None, query: str | None) -> Erasure:
     return trace._replace(contents=tuple(contents), learned=tuple(str(each.get("source")) for each in versions))
 
 
-def repeated_in(
-    contents: Sequence[str], memory: Memory, query: str | None = None, ids: Sequence[str] = ()
-) -> Callable[[str], bool]:
-    """Whether a line repeats one of these contents, or contains all words of the query; `ids` are their items."""
-    others = (each.content for each in _items(memory) if each.id not in ids and each.content not in contents)
-    own_codes = _all_codes(contents) - _all_codes(others)
-    asked = set(key_of(query or "").split())
-    return partial(_repeats, list(map(content_words, contents)), own_codes, asked)
-
-
 def _trace_of(
     known: Session, ids: Sequence[str], gone: EventRedaction, sources: frozenset[int] = frozenset()
 ) -> Erasure:
@@ -253,10 +244,6 @@ def _trace_of(
     whole = with_contents(gone, events, partial(loaded, files=known.log.files))
     children = dict.fromkeys(str(event.get("child")) for event in events if whole.event(event) != event)
     return Erasure(tuple(ids), tuple(children), gone, sources)
-
-
-def _all_codes(texts: Iterable[str]) -> set[str]:
-    return {code for text in texts for code in codes(text)}
 
 
 def _chosen(memory: Memory, item: str | None, query: str | None) -> tuple[str, ...]:
@@ -274,17 +261,6 @@ def _chosen(memory: Memory, item: str | None, query: str | None) -> tuple[str, .
 
 def _items(memory: Memory) -> list[MemoryItem]:
     return [*memory.items.values(), *memory.swap.values()]
-
-
-def _repeats(contents: Sequence[set[str]], own_codes: Set[str], asked: Set[str], line: str) -> bool:
-    """Whether a line has most words or a code of a forgotten item, or all words of the query."""
-    words = content_words(line)
-    if (asked and asked <= set(key_of(line).split())) or own_codes & codes(line):
-        return True
-    return any(len(words & content) > _MOST * len(content) for content in contents)
-
-
-_MOST = 0.6
 
 
 def _numbers(source: str) -> range:
@@ -351,7 +327,7 @@ def _buried(record: Record, *, ids: Set[str], time: str) -> Record:
 
 
 def _trace(known: Session, messages: Sequence[Record], purged: Record) -> Erasure:
-    events, source = known.records("events"), _Source(messages, purged)
+    events, source = known.records("events"), PurgedMessage(messages, purged)
     ids = tuple(item.id for item in _items(known.memory) if source.made(item.source, item.content))
     versions = {
         (str(item.get("id")), str(item.get("content")))
@@ -373,49 +349,6 @@ def _trace(known: Session, messages: Sequence[Record], purged: Record) -> Erasur
     return _trace_of(known, ids, replace(gone, entries=own, tells=source.made_line), own)
 
 
-class _Source:
-    """Decides what was derived from one message rather than from others."""
-
-    def __init__(self, messages: Sequence[Record], purged: Record) -> None:
-        self._seq: int = purged["ctx"]["seq"]
-        self._turn = turn_in(purged)
-        self._words = {
-            record["ctx"]["seq"]: (turn_in(record), content_words("\n".join(texts_of(record))))
-            for record in messages
-            if (record.get("ctx") or {}).get("seq")
-        }
-        self.texts = texts_of(purged)
-        self._marks = _marks_of(purged)
-        for record in messages:
-            if (record.get("ctx") or {}).get("seq") != self._seq:
-                self._marks -= _marks_of(record)
-
-    def made(self, source: str, content: str) -> bool:
-        """Whether a memory item with this source and content was derived from the message."""
-        first, last = message_range(source)
-        others = [words for seq, (_, words) in self._words.items() if first <= seq <= last and seq != self._seq]
-        return first <= self._seq <= last and self._came_from(content, others)
-
-    def made_task(self, task: str) -> bool:
-        others = [words for seq, (turn, words) in self._words.items() if turn == self._turn and seq != self._seq]
-        return self._came_from(task, others)
-
-    def made_line(self, line: str) -> bool:
-        """Whether a line of any text repeats what only this message contains."""
-        if self._marks & fingerprints(line):
-            return True
-        wanted = content_words(line)
-        own = wanted & self._words[self._seq][1]
-        others = (words for seq, (_, words) in self._words.items() if seq != self._seq)
-        return len(own) >= 2 and 2 * len(own) >= len(wanted) and not any(own <= words for words in others)
-
-    def _came_from(self, content: str, others: Sequence[set[str]]) -> bool:
-        """True unless another message contains the same words of the content, and more of them."""
-        wanted = content_words(content)
-        own = wanted & self._words[self._seq][1]
-        return not any(own < wanted & words for words in others)
-
-
 def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:
     """Yield the active task that a turn set, if it changed it."""
     before = ""
@@ -426,40 +359,5 @@ def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:
         before = task
 
 
-def texts_of(record: Record) -> list[str]:
-    """Return all texts of a message: its text, the strings in its parts, and tool arguments."""
-    versions = (record, record["said"]) if isinstance(record.get("said"), dict) else (record,)
-    try:
-        return [text for each in versions for text in _strings_of(message_in(each)) if text.strip()]
-    except ValueError:
-        return []
-
-
-def _marks_of(record: Record) -> set[str]:
-    return {mark for text in texts_of(record) for mark in fingerprints(text)}
-
-
 def _is_long(text: str) -> bool:
     return len(text.strip()) >= LONG
-
-
-def _strings_of(message: Message) -> Iterator[str]:
-    if isinstance(message.content, str):
-        yield message.content
-    else:
-        for part in message.content:
-            yield from _strings_in({name: value for name, value in part.items() if name != "type"})
-    for call in message.tool_calls:
-        yield str(call["arguments"])
-    yield from _strings_in(message.extra)
-
-
-def _strings_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _strings_in(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _strings_in(each)

@@ -40,7 +40,7 @@ _OPERATIONS = {
 }
 
 
-class _Search(NamedTuple):
+class _SearchSpan(NamedTuple):
     start: int
     end: int
     query: str
@@ -86,7 +86,7 @@ class Telemetry:
         if trace is None or key is None:
             return
         self._key, self._provider, self._redaction = key, provider, redaction
-        self._searches: list[_Search] = []
+        self._searches: list[_SearchSpan] = []
         self._error = ""
         self._begin(trace)
 
@@ -116,7 +116,7 @@ class Telemetry:
             else:
                 return found
             finally:
-                self._searches.append(_Search(start, time_ns(), query, found, error))
+                self._searches.append(_SearchSpan(start, time_ns(), query, found, error))
 
         return sources._replace(retrieve=watched_retrieve)
 
@@ -182,7 +182,7 @@ class Telemetry:
                     if _captures_content():
                         span.set_attributes(self._changed(changes))
 
-    def _report_search(self, search: _Search) -> None:
+    def _report_search(self, search: _SearchSpan) -> None:
         found = search.found.chosen
         with self._memory_span("search_memory", search.start, search.end, len(found), search.error) as span:
             if _captures_content():

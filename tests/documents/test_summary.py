@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.documents.sentences import RawMessage, Summary, facts_in
+from ctxwrap.documents.sentences import MessageSummary, RawMessage, facts_in
 from ctxwrap.documents.summary import MAX_SUMMARY, fit_summary, summarise_message
 from tests.documents.messages import MESSAGES
 
@@ -29,7 +29,7 @@ def test_summary_is_deterministic_nonempty_and_no_longer_than_its_message(raw: R
     summary = summarise_message(raw, document)
     assert len(summary) <= min(MAX_SUMMARY, len(raw.text))
     assert bool(summary) == bool(raw.text)
-    assert isinstance(summary, Summary)
+    assert isinstance(summary, MessageSummary)
     assert summary == summarise_message(raw, document)
     assert "\n" not in summary
 

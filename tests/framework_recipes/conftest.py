@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,22 @@ SESSION = "user-42"
 QUESTIONS = ("My name is Ada.", "What is my name?")
 REPLIES = ("Nice to meet you, Ada.", "Your name is Ada.")
 REMEMBERED = "The user's name is Ada."
-CONVERSATION = [
-    ("user", QUESTIONS[0]),
-    ("assistant", REPLIES[0]),
-    ("user", QUESTIONS[1]),
-    ("assistant", REPLIES[1]),
-]
 TWO_TURNS = (Answer(REPLIES[0], remembers=REMEMBERED), Answer(REPLIES[1]))
+
+
+def turn(question: str, reply: str) -> list[tuple[str, Any]]:
+    """The messages of a turn, as the log has them."""
+    return [("user", question), ("assistant", reply)]
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return "Sunny."
+
+
+CONVERSATION = [*turn(QUESTIONS[0], REPLIES[0]), *turn(QUESTIONS[1], REPLIES[1])]
+TOOL_TURN = [("user", "How is Oslo?"), ("assistant", ""), ("tool", weather("Oslo")), ("assistant", "It is sunny.")]
+THANKS = turn("Thank you.", "You are welcome.")
 
 
 class Stage:
@@ -87,10 +97,24 @@ class Stage:
 
     def check_two_turns(self) -> None:
         """The recipe was a conversation of two turns, and the second request has what the first reply remembered."""
-        first, second = self.requests()
-        assert first.memory == []
-        assert second.memory == [REMEMBERED]
+        self.check_second_remembers()
         assert self.said() == CONVERSATION
+
+    def check_two_turns_with_own_prompts(self, *replies: str) -> None:
+        """The same of a framework that writes a system prompt, and prompts around the user's questions."""
+        self.check_second_remembers()
+        messages = self.said()
+        assert [role for role, _ in messages] == ["system", "user", "assistant", "user", "assistant"]
+        assert [text for role, text in messages if role == "assistant"] == list(replies)
+
+    def check_second_remembers(self) -> None:
+        """Of two requests the second has what the first reply remembered."""
+        assert [request.memory for request in self.requests()] == [[], [REMEMBERED]]
+
+    def check_later_turns(self, *turns: list[tuple[str, Any]]) -> None:
+        """The conversation of the recipe went on with these turns, and its memory with it."""
+        assert self.requests()[-1].memory == [REMEMBERED]
+        assert self.said() == [*CONVERSATION, *chain(*turns)]
 
 
 def blocks(heading: str, language: str = "python") -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.framework_recipes.conftest import QUESTIONS, REMEMBERED, REPLIES, SESSION, Stage
+from tests.framework_recipes.conftest import CONVERSATION, REPLIES, SESSION, Stage
 from tests.support import said
 
 pytestmark = pytest.mark.skipif(not shutil.which("aider"), reason="aider is not installed")
@@ -31,15 +31,10 @@ def _own_home(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_recipe(served: Stage) -> None:
     printed = served.run_shell("aider")
     assert all(reply in printed for reply in REPLIES)
-    assert [request.memory for request in served.requests()] == [[], [REMEMBERED]]
+    served.check_second_remembers()
     assert all(request.ask.stream for request in served.requests())
     lines = [(role, text.splitlines()[0]) for role, text in said(served.home, SESSION)]
-    assert lines[-4:] == [
-        ("user", QUESTIONS[0]),
-        ("assistant", REPLIES[0]),
-        ("user", QUESTIONS[1]),
-        ("assistant", REPLIES[1]),
-    ]
+    assert lines[-4:] == CONVERSATION
 
 
 def test_commit_messages_are_auxiliary(served: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.testing import Answer, ToolCall
-from tests.framework_recipes.conftest import QUESTIONS, REMEMBERED, REPLIES, Stage, blocks
+from tests.framework_recipes.conftest import QUESTIONS, REPLIES, Stage, blocks
 from tests.service.serve.serving import proxy, upstreams_of
 from tests.support import assert_clean
 
@@ -43,7 +43,7 @@ def logged(stage: Stage) -> list[tuple[str, Any]]:
 
 def test_recipe(claude: Stage) -> None:
     assert claude.run_shell("Claude Code").splitlines() == list(REPLIES)
-    assert [request.memory for request in claude.requests()] == [[], [REMEMBERED]]
+    claude.check_second_remembers()
     roles, texts = zip(*logged(claude), strict=True)
     assert roles == ("user", "assistant", "user", "assistant")
     assert [text.splitlines()[-1] for text in texts] == [QUESTIONS[0], REPLIES[0], QUESTIONS[1], REPLIES[1]]

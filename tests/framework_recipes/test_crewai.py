@@ -3,7 +3,7 @@
 import pytest
 
 import ctxwrap
-from tests.framework_recipes.conftest import REMEMBERED, REPLIES, SESSION, Stage
+from tests.framework_recipes.conftest import REMEMBERED, REPLIES, SESSION, Stage, weather
 
 
 @pytest.fixture(autouse=True)
@@ -15,23 +15,17 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_recipe(stage: Stage) -> None:
     stage.run("CrewAI")
-    assert [request.memory for request in stage.requests()] == [[], [REMEMBERED]]
-    messages = stage.said()
-    assert [role for role, _ in messages] == ["system", "user", "assistant", "user", "assistant"]
-    assert [text for role, text in messages if role == "assistant"] == list(REPLIES)
+    stage.check_two_turns_with_own_prompts(*REPLIES)
 
 
 def test_tools(stage: Stage) -> None:
     from crewai import Agent
     from crewai.tools import tool
 
-    @tool
-    def weather(city: str) -> str:
-        """The weather in a city."""
-        return "Sunny."
-
     llm = stage.run("CrewAI")["llm"]
-    agent = Agent(role="Assistant", goal="Answer questions.", backstory="You are brief.", llm=llm, tools=[weather])
+    agent = Agent(
+        role="Assistant", goal="Answer questions.", backstory="You are brief.", llm=llm, tools=[tool(weather)]
+    )
     stage.call_tool("weather", '{"city": "Oslo"}', "It is sunny.")
     with ctxwrap.using(session=SESSION):
         assert agent.kickoff("How is Oslo?").raw == "It is sunny."

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ctxwrap.testing import Answer
-from tests.framework_recipes.conftest import REMEMBERED, REPLIES, Stage
+from tests.framework_recipes.conftest import REMEMBERED, REPLIES, Stage, weather
 
 dspy = pytest.importorskip("dspy")
 
@@ -24,10 +24,7 @@ def _no_cache() -> None:
 
 def test_recipe(served: Stage) -> None:
     served.run("dspy", *TWO_TURNS)
-    assert [request.memory for request in served.requests()] == [[], [REMEMBERED]]
-    messages = served.said()
-    assert [role for role, _ in messages] == ["system", "user", "assistant", "user", "assistant"]
-    assert [text for role, text in messages if role == "assistant"] == [answer.text for answer in TWO_TURNS]
+    served.check_two_turns_with_own_prompts(*(answer.text for answer in TWO_TURNS))
 
 
 def test_streams(served: Stage) -> None:
@@ -49,10 +46,6 @@ def test_streams(served: Stage) -> None:
 
 
 def test_tools(served: Stage) -> None:
-    def weather(city: str) -> str:
-        """The weather in a city."""
-        return "Sunny."
-
     served.run("dspy", *TWO_TURNS)
     served.answer(
         fields(next_thought="I look.", next_tool_name="weather", next_tool_args='{"city": "Oslo"}'),

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import ctxwrap
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, Stage
+from tests.framework_recipes.conftest import SESSION, TOOL_TURN, Stage, turn, weather
 
 pytest.importorskip("haystack")
 
@@ -22,8 +22,7 @@ def test_streams(stage: Stage) -> None:
     with ctxwrap.using(session=SESSION):
         reply = names["generator"].run([question], streaming_callback=lambda chunk: seen.append(chunk.content))
     assert "".join(seen) == reply["replies"][0].text == "Hello once more, Ada."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said()[4:] == [("user", "Hello?"), ("assistant", "Hello once more, Ada.")]
+    stage.check_later_turns(turn("Hello?", "Hello once more, Ada."))
 
 
 def test_async_runs(stage: Stage) -> None:
@@ -33,17 +32,12 @@ def test_async_runs(stage: Stage) -> None:
     generator = names["OpenAIChatGenerator"](model="gpt-5", http_client_kwargs=transport)
     reply = asyncio.run(generator.run_async([names["ChatMessage"].from_user("Hello?")]))
     assert reply["replies"][0].text == "Hello once more, Ada."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said()[4:] == [("user", "Hello?"), ("assistant", "Hello once more, Ada.")]
+    stage.check_later_turns(turn("Hello?", "Hello once more, Ada."))
 
 
 def test_agent_with_tools(stage: Stage) -> None:
     from haystack.components.agents import Agent
     from haystack.tools import create_tool_from_function
-
-    def weather(city: str) -> str:
-        """The weather in a city."""
-        return "Sunny."
 
     names = stage.run("Haystack")
     agent = Agent(chat_generator=names["generator"], tools=[create_tool_from_function(weather)])
@@ -51,11 +45,4 @@ def test_agent_with_tools(stage: Stage) -> None:
     with ctxwrap.using(session=SESSION):
         done = agent.run([names["ChatMessage"].from_user("How is Oslo?")])
     assert done["last_message"].text == "It is sunny."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said() == [
-        *CONVERSATION,
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-    ]
+    stage.check_later_turns(TOOL_TURN)

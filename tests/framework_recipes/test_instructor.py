@@ -9,7 +9,7 @@ instructor = pytest.importorskip("instructor")
 
 def test_recipe(stage: Stage) -> None:
     stage.run("instructor", TWO_TURNS[0], '{"name": "Ada"}')
-    assert [request.memory for request in stage.requests()] == [[], [REMEMBERED]]
+    stage.check_second_remembers()
     assert stage.said()[2:] == [("user", QUESTIONS[1]), ("assistant", '{"name": "Ada"}')]
 
 

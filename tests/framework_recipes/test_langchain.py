@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 import ctxwrap
-from tests.framework_recipes.conftest import REMEMBERED, SESSION, Stage
+from tests.framework_recipes.conftest import REMEMBERED, SESSION, TOOL_TURN, Stage, turn, weather
 
 pytest.importorskip("langchain_openai")
 pytest.importorskip("langchain_anthropic")
@@ -32,13 +32,7 @@ def test_streams(stage: Stage, number: int) -> None:
             return "".join([chunk.text async for chunk in model.astream("Again?")])
 
         assert asyncio.run(read()) == "And again."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said()[4:] == [
-        ("user", "Hello?"),
-        ("assistant", "Hello once more, Ada."),
-        ("user", "Again?"),
-        ("assistant", "And again."),
-    ]
+    stage.check_later_turns(turn("Hello?", "Hello once more, Ada."), turn("Again?", "And again."))
 
 
 def test_structured_output_and_responses(stage: Stage) -> None:
@@ -56,20 +50,10 @@ def test_structured_output_and_responses(stage: Stage) -> None:
 
 @each_provider
 def test_tools(stage: Stage, number: int) -> None:
-    def weather(city: str) -> str:
-        """The weather in a city."""
-        return "Sunny."
-
     model = stage.run("LangChain", number=number)["model"]
     stage.call_tool("weather", '{"city": "Oslo"}', "It is sunny.")
     with ctxwrap.using(session=SESSION):
         call = model.bind_tools([weather]).invoke("How is Oslo?")
         result = {"role": "tool", "tool_call_id": call.tool_calls[0]["id"], "content": "Sunny."}
         assert model.bind_tools([weather]).invoke(["How is Oslo?", call, result]).text == "It is sunny."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said()[4:] == [
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-    ]
+    stage.check_later_turns(TOOL_TURN)

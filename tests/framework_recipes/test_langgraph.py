@@ -5,15 +5,10 @@ from typing import Any
 import pytest
 
 import ctxwrap
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, Stage
+from tests.framework_recipes.conftest import SESSION, THANKS, TOOL_TURN, Stage, weather
 
 pytest.importorskip("langgraph")
 pytest.importorskip("langchain_openai")
-
-
-def weather(city: str) -> str:
-    """The weather in a city."""
-    return "Sunny."
 
 
 def test_recipe(stage: Stage) -> None:
@@ -35,13 +30,4 @@ def test_tools_streams_and_checkpointer(stage: Stage, api: str) -> None:
         assert agent.invoke({"messages": "How is Oslo?"}, thread)["messages"][-1].text == "It is sunny."
         stream = agent.stream({"messages": "Thank you."}, thread, stream_mode="messages")
         assert "".join(chunk.text for chunk, _ in stream) == "You are welcome."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said() == [
-        *CONVERSATION,
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-        ("user", "Thank you."),
-        ("assistant", "You are welcome."),
-    ]
+    stage.check_later_turns(TOOL_TURN, THANKS)

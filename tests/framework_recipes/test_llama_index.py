@@ -5,14 +5,9 @@ import asyncio
 import pytest
 
 import ctxwrap
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, Stage
+from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, Stage, turn, weather
 
 pytest.importorskip("llama_index.llms.openai")
-
-
-def weather(city: str) -> str:
-    """The weather in a city."""
-    return "Sunny."
 
 
 def test_recipe(stage: Stage) -> None:
@@ -29,13 +24,7 @@ def test_streams(stage: Stage) -> None:
         stream = llm.stream_chat([ChatMessage(content="Hello?")])
         assert "".join(each.delta for each in stream) == "Hello once more, Ada."
         assert asyncio.run(llm.achat([ChatMessage(content="Again?")])).message.content == "And again."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said()[4:] == [
-        ("user", "Hello?"),
-        ("assistant", "Hello once more, Ada."),
-        ("user", "Again?"),
-        ("assistant", "And again."),
-    ]
+    stage.check_later_turns(turn("Hello?", "Hello once more, Ada."), turn("Again?", "And again."))
 
 
 def test_agent_with_tools(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, REPLIES, Stage
+from tests.framework_recipes.conftest import REPLIES, THANKS, TOOL_TURN, Stage
 
 pytestmark = pytest.mark.skipif(not shutil.which("llm"), reason="llm is not installed")
 
@@ -33,13 +33,4 @@ def test_whole_replies_tools_and_conversations(served: Stage) -> None:
         command = ["llm", "-m", "remembering", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.stdout.strip() == reply, done.stderr
-    assert served.requests()[-1].memory == [REMEMBERED]
-    assert served.said() == [
-        *CONVERSATION,
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-        ("user", "Thank you."),
-        ("assistant", "You are welcome."),
-    ]
+    served.check_later_turns(TOOL_TURN, THANKS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxwrap.testing import Answer
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, REPLIES, SESSION, TWO_TURNS, Stage
+from tests.framework_recipes.conftest import REMEMBERED, REPLIES, SESSION, THANKS, TOOL_TURN, TWO_TURNS, Stage
 from tests.support import assert_clean, said
 
 PACKAGES = Path(os.environ.get("NODE_PACKAGES", "."))
@@ -75,16 +75,7 @@ def test_vercel_tools_and_streams(served: Stage) -> None:
     served.call_tool("weather", '{"city": "Oslo"}', "It is sunny.")
     served.answer("You are welcome.")
     assert run(client + TOOLS_AND_STREAM) == [REPLIES[1], "It is sunny.", "You are welcome."]
-    assert served.requests()[-1].memory == [REMEMBERED]
-    assert served.said() == [
-        *CONVERSATION,
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-        ("user", "Thank you."),
-        ("assistant", "You are welcome."),
-    ]
+    served.check_later_turns(TOOL_TURN, THANKS)
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ctxwrap
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, Stage
+from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, THANKS, TOOL_TURN, Stage, weather
 
 agents = pytest.importorskip("agents")
 openai = pytest.importorskip("openai")
@@ -16,11 +16,6 @@ openai = pytest.importorskip("openai")
 @pytest.fixture(autouse=True)
 def _no_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
     agents.set_tracing_disabled(True)
-
-
-def weather(city: str) -> str:
-    """The weather in a city."""
-    return "Sunny."
 
 
 def model(api: str) -> Any:
@@ -58,16 +53,7 @@ def test_tools_streams_and_sessions(stage: Stage, api: str, tmp_path: Path) -> N
             return second.final_output
 
     assert asyncio.run(talk()) == "You are welcome."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said() == [
-        *CONVERSATION,
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-        ("user", "Thank you."),
-        ("assistant", "You are welcome."),
-    ]
+    stage.check_later_turns(TOOL_TURN, THANKS)
 
 
 @each_api

@@ -6,14 +6,9 @@ from typing import Any
 import pytest
 
 import ctxwrap
-from tests.framework_recipes.conftest import CONVERSATION, REMEMBERED, SESSION, Stage
+from tests.framework_recipes.conftest import SESSION, THANKS, TOOL_TURN, Stage, weather
 
 pytest.importorskip("pydantic_ai")
-
-
-def weather(city: str) -> str:
-    """The weather in a city."""
-    return "Sunny."
 
 
 def model(api: str) -> Any:
@@ -53,13 +48,4 @@ def test_tools_streams_and_history(stage: Stage, api: str) -> None:
                 return "".join([text async for text in stream.stream_text(delta=True)])
 
     assert asyncio.run(talk()) == "You are welcome."
-    assert stage.requests()[-1].memory == [REMEMBERED]
-    assert stage.said() == [
-        *CONVERSATION,
-        ("user", "How is Oslo?"),
-        ("assistant", ""),
-        ("tool", "Sunny."),
-        ("assistant", "It is sunny."),
-        ("user", "Thank you."),
-        ("assistant", "You are welcome."),
-    ]
+    stage.check_later_turns(TOOL_TURN, THANKS)

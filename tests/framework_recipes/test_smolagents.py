@@ -18,10 +18,7 @@ TWO_TURNS = (Answer(written(REPLIES[0]), remembers=REMEMBERED), Answer(written(R
 
 def test_recipe(stage: Stage) -> None:
     stage.run("smolagents", *TWO_TURNS)
-    assert [request.memory for request in stage.requests()] == [[], [REMEMBERED]]
-    messages = stage.said()
-    assert [role for role, _ in messages] == ["system", "user", "assistant", "user", "assistant"]
-    assert [text for role, text in messages if role == "assistant"] == [written(each) for each in REPLIES]
+    stage.check_two_turns_with_own_prompts(*map(written, REPLIES))
 
 
 def test_streams(stage: Stage) -> None:

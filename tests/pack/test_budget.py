@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within
+from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, budget_within
 from ctxwrap.settings import Shares
 
 KINDS = ("pinned", "summary", "memory", "working_set", "recent_messages", "retrieved", "children")
@@ -20,7 +20,7 @@ SHARES = st.builds(
 def test_claims_together_never_exceed_the_budget(
     limit: int, fixed: int, shares: Shares, order: list[str], data: st.DataObject
 ) -> None:
-    budget = Budget(limit, "settings", 0, fixed)
+    budget = TokenBudget(limit, "settings", 0, fixed)
     ledger = Ledger(budget, shares)
     ledger.hold("recent_messages", data.draw(st.integers(0, 60_000)))
     for kind in order:
@@ -37,7 +37,7 @@ def test_claims_together_never_exceed_the_budget(
 
 @given(st.integers(1000, 50_000), st.floats(0, 1))
 def test_reserved_tokens_are_available_to_their_kind(limit: int, share: float) -> None:
-    ledger = Ledger(Budget(limit, "settings", 0, 100), Shares(recent=share, working_set=1.0))
+    ledger = Ledger(TokenBudget(limit, "settings", 0, 100), Shares(recent=share, working_set=1.0))
     ledger.hold("recent_messages", 500)
     ledger.spend("working_set", ledger.claimable("working_set"))
     assert ledger.unreserved("recent_messages") >= min(500, int(share * limit), limit - 100)
@@ -46,7 +46,7 @@ def test_reserved_tokens_are_available_to_their_kind(limit: int, share: float) -
 def test_small_change_of_fixed_tokens_keeps_the_claimable_budget() -> None:
     rooms = set()
     for fixed in range(1000, 1200):
-        rooms.add(Ledger(Budget(10_000, "settings", 0, fixed), Shares(working_set=1.0)).claimable("working_set"))
+        rooms.add(Ledger(TokenBudget(10_000, "settings", 0, fixed), Shares(working_set=1.0)).claimable("working_set"))
     assert len(rooms) <= 2
 
 
@@ -54,15 +54,15 @@ def test_small_change_of_fixed_tokens_keeps_the_claimable_budget() -> None:
     ("limit", "tokens"), [(1000, 400), (4000, 1600), (8000, 1700), (32_000, 1700), (128_000, 5120)]
 )
 def test_part_for_passages_is_greater_in_a_small_budget(limit: int, tokens: int) -> None:
-    assert Ledger(Budget(limit, "settings", 0, 100), Shares()).claimable("retrieved") == tokens
-    assert Ledger(Budget(limit, "settings", 0, 100), Shares(retrieved=0.1)).claimable("retrieved") == limit // 10
+    assert Ledger(TokenBudget(limit, "settings", 0, 100), Shares()).claimable("retrieved") == tokens
+    assert Ledger(TokenBudget(limit, "settings", 0, 100), Shares(retrieved=0.1)).claimable("retrieved") == limit // 10
 
 
 @given(st.integers(0, 40_000), st.none() | st.integers(740, 20_000), st.floats(0, 1), st.floats(0, 1))
 def test_passages_exceed_the_conversations_limit_only_as_far_as_needed(
     limit: int, conversation: int | None, one: float, other: float
 ) -> None:
-    ledger = Ledger(Budget(limit, "settings", 0, 100), Shares(), conversation)
+    ledger = Ledger(TokenBudget(limit, "settings", 0, 100), Shares(), conversation)
     less, more = (ledger.needed("retrieved", need) for need in sorted((one, other)))
     assert 0 <= ledger.needed("retrieved", 0) <= less <= more <= ledger.needed("retrieved", 1)
     assert ledger.needed("retrieved", 1) == ledger.claimable("retrieved")

@@ -10,7 +10,7 @@ from ctxwrap.retrieval import index as index_module
 from ctxwrap.retrieval import segments
 from ctxwrap.retrieval.index import Damaged, Index
 from ctxwrap.retrieval.ranking import Ranking
-from ctxwrap.retrieval.segments import Segment
+from ctxwrap.retrieval.segments import WordSegment
 from ctxwrap.retrieval.selection import select_passages
 from tests.retrieval.conversations import FACTS, Said, indexed, small_talk
 
@@ -96,19 +96,19 @@ def test_every_damaged_byte_of_a_segment_is_detected() -> None:
     for at in range(len(data)):
         for other in (data[at] ^ 1, data[at] ^ 0x80, 0 if data[at] else 255):
             with pytest.raises(Damaged):
-                Segment.from_bytes(data[:at] + bytes([other]) + data[at + 1 :])
+                WordSegment.from_bytes(data[:at] + bytes([other]) + data[at + 1 :])
     for at in range(len(data)):
         with pytest.raises(Damaged):
-            Segment.from_bytes(data[:at])
+            WordSegment.from_bytes(data[:at])
     with pytest.raises(Damaged):
-        Segment.from_bytes(data + b"\0")
+        WordSegment.from_bytes(data + b"\0")
 
 
 def test_a_segment_of_another_version_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     data = saved(indexed(small_talk(7)[0]))[0]
     monkeypatch.setattr(segments, "_VERSION", segments._VERSION + 1)
     with pytest.raises(Damaged, match=f"expected version {segments._VERSION}"):
-        Segment.from_bytes(data)
+        WordSegment.from_bytes(data)
 
 
 def _orders(data: Sequence[bytes]) -> list[list[bytes]]:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import NotFound
-from ctxwrap.export.archive.reader import import_session
+from ctxwrap.export.archive import import_session
 from ctxwrap.export.archive.writer import export_session
 from ctxwrap.retrieval.features import is_specific
 from ctxwrap.retrieval.index import Index

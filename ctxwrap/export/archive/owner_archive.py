@@ -11,7 +11,8 @@ from zipfile import ZIP_STORED, ZipFile
 
 from ctxwrap.errors import InvalidArchive, NotFound, SettingsError
 from ctxwrap.export.archive.format import ArchiveLimits
-from ctxwrap.export.archive.reader import Imported, check_archive, import_session, open_zip
+from ctxwrap.export.archive.importer import Imported, check_archive, import_session
+from ctxwrap.export.archive.reader import open_zip
 from ctxwrap.export.archive.writer import Exported, export_session, replace_atomically, report_write_errors
 from ctxwrap.session.lookup import StoreLike, holds_anything, key_for, owner_key
 from ctxwrap.session.owner import members_of

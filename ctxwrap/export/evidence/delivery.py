@@ -14,7 +14,7 @@ from ctxwrap.inspect.streams import text_in
 from ctxwrap.pack.injection import tokens_taken
 from ctxwrap.pack.receipt import SENDING
 from ctxwrap.session.blobs import texts_in
-from ctxwrap.session.pack_view import Block as PackBlock
+from ctxwrap.session.pack_view import PackBlock
 from ctxwrap.stores.log_format import count_in
 from ctxwrap.types import Record
 

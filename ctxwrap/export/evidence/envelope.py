@@ -17,7 +17,7 @@ from ctxwrap.export.evidence.history import LoggedTurn, SessionHistory, load_his
 from ctxwrap.export.evidence.lifecycle import (
     COMPACTION_EVENTS,
     CompactionSource,
-    Events,
+    EnvelopeEvents,
     LifecycleIds,
     build_compaction,
     build_missing,
@@ -103,7 +103,7 @@ class _Composer:
         return [projection for turn in self.turns for projection in self.projections[turn.id]]
 
     def document(self, now: datetime) -> Evidence:
-        envelopes, events = list[Envelope](), list[Events]()
+        envelopes, events = list[Envelope](), list[EnvelopeEvents]()
         for turn in self.turns:
             turn_events = self._events(turn)
             events.append(turn_events)
@@ -118,7 +118,7 @@ class _Composer:
         envelopes[-1] = root.model_copy(update={"evidence_refs": refs})
         return self._evidence(envelopes[::-1], events)
 
-    def _evidence(self, envelopes: Sequence[Envelope], events: Sequence[Events]) -> Evidence:
+    def _evidence(self, envelopes: Sequence[Envelope], events: Sequence[EnvelopeEvents]) -> Evidence:
         projections, compactions = self.all_projections, list(self.compactions.values())
         sources = {source.source_id: source for projection in projections for source in projection.sources}
         contents = [projection.contents for projection in projections] + [each.contents for each in compactions]
@@ -178,8 +178,8 @@ class _Composer:
         for each in self.missing.all:
             yield build_missing(each, self.may_see, find_resolution(each, self.projections, contexts))
 
-    def _events(self, turn: LoggedTurn) -> Events:
-        events = Events(find_ids(self.history, turn))
+    def _events(self, turn: LoggedTurn) -> EnvelopeEvents:
+        events = EnvelopeEvents(find_ids(self.history, turn))
         events.add_logged(turn.events, {id for projection in self.projections[turn.id] for id in projection.ids})
         for event, subject in self.missing.events_in(turn.id):
             events.add_missing(event, subject)
@@ -187,7 +187,7 @@ class _Composer:
             events.add_compaction(each)
         return events
 
-    def _envelope(self, turn: LoggedTurn, events: Events) -> Envelope:
+    def _envelope(self, turn: LoggedTurn, events: EnvelopeEvents) -> Envelope:
         ids, projections = find_ids(self.history, turn), self.projections[turn.id]
         compactions = self._turn_compactions(turn)
         items = [each.id for projection in projections for each in projection.candidates]
@@ -226,9 +226,9 @@ class _Composer:
     def _session(self) -> LifecycleIds:
         return LifecycleIds(f"context:{self.history.key.session}", self.history.key.session)
 
-    def _session_events(self) -> Events:
+    def _session_events(self) -> EnvelopeEvents:
         """Return the events outside the session's turns."""
-        events, used = Events(self._session), {self._summary_id(turn) for turn in self.turns}
+        events, used = EnvelopeEvents(self._session), {self._summary_id(turn) for turn in self.turns}
         for id, each in self.compactions.items():
             if id not in used:
                 events.add_compaction(each)
@@ -238,7 +238,7 @@ class _Composer:
             events.add_missing(event, subject)
         return events
 
-    def _session_envelope(self, turns: Sequence[Envelope], events: Events) -> Envelope:
+    def _session_envelope(self, turns: Sequence[Envelope], events: EnvelopeEvents) -> Envelope:
         compactions = self.compactions.values()
         return Envelope(
             **VERSION,

@@ -20,7 +20,7 @@ from ctxwrap.memory.items import ORIGINS, TIERS
 from ctxwrap.pack.selection import passages_sent
 from ctxwrap.protocol.instructions import blocks_in, boundary_of, encode_escaped
 from ctxwrap.session.blobs import texts_in
-from ctxwrap.session.pack_view import Block, PackView
+from ctxwrap.session.pack_view import PackBlock, PackView
 from ctxwrap.stores.log_format import numbers_in
 from ctxwrap.types import PackItem
 from ctxwrap.workingset.manifest import OFFER
@@ -118,7 +118,7 @@ class ContextRecord:
     """Keys of the request's blocks that contain it."""
 
 
-def block_key(block: Block) -> str:
+def block_key(block: PackBlock) -> str:
     """Return the key by which context records name a block."""
     return block.source if block.name in ("message", "system") else block.name
 

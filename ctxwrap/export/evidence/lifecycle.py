@@ -108,7 +108,7 @@ def find_ids(history: SessionHistory, turn: LoggedTurn) -> LifecycleIds:
     return LifecycleIds(f"context-{turn.id}", history.key.session, turn.id, task)
 
 
-class Events:
+class EnvelopeEvents:
     """The events of one envelope, numbered in the order they are added."""
 
     def __init__(self, ids: LifecycleIds) -> None:

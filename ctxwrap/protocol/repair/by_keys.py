@@ -79,7 +79,7 @@ class Draft:
 
 def read_by_keys(text: str) -> Draft:
     """Read the snapshot at the start of `text`."""
-    reader = _Reader(text)
+    reader = _KeyReader(text)
     while not reader.done:
         spend(4)
         reader.step()
@@ -87,7 +87,7 @@ def read_by_keys(text: str) -> Draft:
     return reader.draft
 
 
-class _Reader:
+class _KeyReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.draft = Draft()

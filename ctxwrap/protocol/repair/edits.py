@@ -65,7 +65,7 @@ def repair_marks(text: str, is_part: Accept, is_whole: Accept) -> dict[str, Any]
     return None
 
 
-class _Candidate(NamedTuple):
+class _TriedEdit(NamedTuple):
     edit: Edit
     value: dict[str, Any]
 
@@ -74,9 +74,9 @@ class _Candidate(NamedTuple):
         return _oddity(self.value), self.edit.put != "\\"
 
 
-def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+def _best(candidates: Iterable[_TriedEdit]) -> list[_TriedEdit]:
     """Return the candidates with the fewest oddities, one per value."""
-    found: list[_Candidate] = []
+    found: list[_TriedEdit] = []
     for candidate in candidates:
         if all(candidate.value != other.value for other in found):
             found.append(candidate)
@@ -114,7 +114,7 @@ class _Region:
                 self.closed = openers.pop()
         return openers
 
-    def candidates(self, is_part: Accept, is_whole: Accept, reserve: int) -> tuple[list[_Candidate], list[_Candidate]]:
+    def candidates(self, is_part: Accept, is_whole: Accept, reserve: int) -> tuple[list[_TriedEdit], list[_TriedEdit]]:
         """Return the best edits for the whole text, and for the part around the failure."""
         wholes, parts = [], []
         start, frame = self._part_start()
@@ -250,13 +250,13 @@ def _reach(text: str) -> int:
     return end if ":" in text[end:] else len(text) + 1
 
 
-def _read(edit: Edit, text: str, accept: Accept) -> list[_Candidate]:
+def _read(edit: Edit, text: str, accept: Accept) -> list[_TriedEdit]:
     spend(20 + len(text) // 32)
     try:
         value, _ = strict_prefix(text, control=True)
     except ValueError:
         return []
-    return [_Candidate(edit, value)] if accept(value) else []
+    return [_TriedEdit(edit, value)] if accept(value) else []
 
 
 _EDGES = {'"': 3, **dict.fromkeys("{}[],:", 2), **dict.fromkeys(" \t\r\n", 1)}
