@@ -64,7 +64,7 @@ class _ToSync(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if isinstance(node.func, ast.Name) and node.func.id in ("in_thread", "in_thread_if"):
+        if isinstance(node.func, ast.Name) and node.func.id in ("in_thread", "in_thread_if", "finish_in_thread"):
             _, *args = node.args if node.func.id == "in_thread_if" else [None, *node.args]
             node = ast.Call(args[0], args[1:], node.keywords)
         return self.generic_visit(node)

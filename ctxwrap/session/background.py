@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable
 from time import monotonic
 from typing import Any, NamedTuple
 
+from ctxwrap.session.threads import wait_for_detached
+
 logger = logging.getLogger("ctxwrap")
 
 _QUIET, _LATEST = 20.0, 60.0
@@ -58,7 +60,8 @@ class Background:
                 self._is_running = _start(self._run)
 
     def finish(self, is_wanted: Callable[[Any], bool] = lambda _: True) -> None:
-        """Run pending work whose subject `is_wanted` in this thread, and wait for what is running."""
+        """Run pending work whose subject `is_wanted` in this thread, and wait for what is running or being saved."""
+        wait_for_detached()
         with self._changed:
             subjects = [each for each in list(self._pending) if is_wanted(each)]  # a finalizer may add another
             works = [self._pending.pop(subject).work for subject in subjects]

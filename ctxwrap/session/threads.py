@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
 
 _THREADS = 32
@@ -25,17 +25,13 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     """Run `work` in a thread and wait for its end, even if the caller is cancelled meanwhile.
 
     An abandoned write is how answers get lost when a client disconnects. The cancellation is raised when the work is
-    done. Without an asyncio loop the work blocks, as it does in a task that closes a dropped generator.
+    done. Without an asyncio loop the work blocks.
     """
     import asyncio
 
     try:
-        is_waited_for = not _closes_dropped_generator(asyncio.current_task())
-        call = partial(work, *args, **kwargs)
-        future = asyncio.get_running_loop().run_in_executor(_executor(), call) if is_waited_for else None
+        future = asyncio.get_running_loop().run_in_executor(_executor(), partial(work, *args, **kwargs))
     except RuntimeError:  # no loop, or the interpreter is shutting down and starts no threads
-        future = None
-    if future is None:
         return work(*args, **kwargs)
     try:
         await asyncio.wait({future})
@@ -49,9 +45,45 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     return future.result()
 
 
-def _closes_dropped_generator(task: Any) -> bool:
-    """Whether the loop made `task` for a generator that was dropped while open: it may end without waiting for it."""
-    return task is not None and isinstance(task.get_coro(), _CLOSING)
+async def finish_in_thread(work: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> None:
+    """Run `work` in a thread, and wait for its end if anybody waits for this task.
+
+    Nobody waits for the task that closes a generator which was dropped while open: the loop may end before it.
+    """
+    import asyncio
+
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop
+        task = None
+    if task is None or not isinstance(task.get_coro(), _CLOSING):
+        await in_thread(work, *args, **kwargs)
+        return
+    try:
+        future = _executor().submit(_detached_run, partial(work, *args, **kwargs))
+    except RuntimeError:  # the interpreter is shutting down and starts no threads
+        work(*args, **kwargs)
+        return
+    _detached.add(future)
+    future.add_done_callback(_detached.discard)
+
+
+def wait_for_detached() -> None:
+    """Wait for the work of `finish_in_thread` that nobody waited for."""
+    if not _thread.is_detached:
+        for future in list(_detached):
+            future.exception()
+
+
+def _detached_run(work: Callable[[], None]) -> None:
+    _thread.is_detached = True
+    try:
+        work()
+    finally:
+        _thread.is_detached = False
+
+
+_detached: "set[Future[None]]" = set()
 
 
 async def _generator() -> AsyncGenerator[None]:
@@ -74,6 +106,7 @@ def _executor() -> "Executor":
 def _forget_threads() -> None:
     _executor.cache_clear()
     _idle.clear()
+    _detached.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -161,6 +194,8 @@ def _left_alone() -> AbstractContextManager[Any]:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
+        self.is_detached = False
+        """Whether the thread does work that `wait_for_detached` waits for."""
         self.depth = 0
         self.waiting: list[Callable[[], None]] = []
 

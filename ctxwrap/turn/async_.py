@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.threads import in_thread, in_thread_if
+from ctxwrap.session.threads import finish_in_thread, in_thread, in_thread_if
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
 from ctxwrap.turn.reply_reader import reask_retry_options
@@ -116,7 +116,7 @@ class AsyncCall:
 
     async def stop(self, reason: str) -> None:
         """The call ended before its reply did."""
-        await in_thread(self.managed.save, reason)
+        await finish_in_thread(self.managed.save, reason)
 
     async def _reask(self) -> None:
         if self._reader.needs_reask:

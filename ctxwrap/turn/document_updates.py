@@ -83,7 +83,7 @@ def finish_documents(sessions: Iterable[Session] | None = None) -> None:
 
 
 def flush() -> None:
-    """Bring context documents and derived files of this process's chats up to date; runs by itself at exit."""
+    """Wait for turns that are being saved; bring documents and derived files up to date. Runs by itself at exit."""
     finish_documents()
 
 

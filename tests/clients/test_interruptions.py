@@ -1039,6 +1039,7 @@ def test_event_loop_end_keeps_an_open_streams_text_without_extra_warnings(
         with noises(caplog) as complaints:
             end(leaves_it_open())
             kept.clear()
+        ctxwrap.flush()
         return complaints
 
     bare = noise_of(desk.bare)

@@ -8,13 +8,14 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 
 import anyio
 import pytest
 
 import ctxwrap
 from ctxwrap.session.scope import current
-from ctxwrap.session.threads import in_thread, run_uninterrupted
+from ctxwrap.session.threads import finish_in_thread, in_thread, run_uninterrupted, wait_for_detached
 
 PATIENCE = 10.0
 
@@ -93,22 +94,46 @@ def test_caller_gets_the_result_or_exception_of_the_work() -> None:
         asyncio.run(in_thread(fail))
 
 
-def test_work_of_a_dropped_generator_is_done_when_its_loop_ends() -> None:
+def test_end_of_a_loop_does_not_interrupt_the_work_of_a_dropped_generator() -> None:
+    may_end, done = threading.Event(), list[str]()
+
+    def work() -> None:
+        may_end.wait()
+        wait_for_detached()  # work that waits for all work does not wait for itself
+        done.append("work")
+
+    async def pieces() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await finish_in_thread(work)
+
+    async def drop_one() -> None:
+        await anext(pieces())
+
+    asyncio.run(drop_one())
+    done.append("loop")
+    may_end.set()
+    wait_for_detached()
+    assert done == ["loop", "work"]
+
+
+def test_work_of_a_closed_generator_is_awaited() -> None:
     done: list[int] = []
 
     async def pieces() -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await in_thread(lambda: done.append(threading.get_ident()))
+            await finish_in_thread(lambda: done.append(threading.get_ident()))
 
-    async def drop_one() -> None:
-        await anext(pieces())
-        while not done:
-            await asyncio.sleep(0)
+    async def close_one() -> int:
+        async with aclosing(pieces()) as opened:
+            await anext(opened)
+        return len(done)
 
-    asyncio.run(drop_one())
-    assert done == [threading.get_ident()]
+    assert asyncio.run(close_one()) == 1
+    assert done != [threading.get_ident()]
 
 
 def test_work_does_not_wait_for_the_full_thread_pool_of_the_loop() -> None:
