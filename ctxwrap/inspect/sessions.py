@@ -152,8 +152,8 @@ def totals_of(store: Store, key: SessionKey) -> SessionTotals:
 
 def session_details(store: Store, key: SessionKey) -> SessionDetails:
     """Return the details of a session."""
-    finish_background_work(key)
     log = store.open(key)
+    finish_background_work(log)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)
     said, happened = ([record for _, record in stream.records] for stream in (messages, events))

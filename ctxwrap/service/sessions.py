@@ -56,9 +56,9 @@ class MemorySessions:
     @contextmanager
     def open(self, key: SessionKey) -> Iterator[Session]:
         """Open and lock the session of a key, which may be empty."""
-        finish_background_work(key)  # the memory may be a chat of this process
         with self._opening:
             session = self._context.session(key)
+        finish_background_work(session.log)  # the memory may be a chat of this process
         with defer_finalizers(), session.locked():
             yield session
 

@@ -13,14 +13,17 @@ def line(record: Record) -> bytes:
 
 
 class AppendOnlyFile:
-    """Lines are rendered when the file is written, in the background; the first field of a record is its id."""
+    """Lines are rendered when the file is written, in the background; the first field of a record is its id.
+
+    Another process that reads the same log may have written a part of the changes already.
+    """
 
     def __init__(self, name: str, size: int = 0) -> None:
         self.name = name
         self._size = size
         self._unsaved: list[tuple[str, Callable[[], Record]]] = []
         self._removed: set[str] = set()
-        """Ids in the file that must be removed."""
+        """Ids of lines that must be removed, if they are in the file."""
         self._may_be_stale = not size
 
     def add(self, id: str, record: Callable[[], Record]) -> None:
@@ -29,8 +32,7 @@ class AppendOnlyFile:
     def remove(self, id: str) -> None:
         """Remove the line with that id, if there is one."""
         self._unsaved = [each for each in self._unsaved if each[0] != id]
-        if self._size:
-            self._removed.add(id)
+        self._removed.add(id)
 
     @property
     def size(self) -> int:
@@ -39,28 +41,38 @@ class AppendOnlyFile:
 
     def save(self, files: Files) -> bool:
         """Bring the file up to date; return False if its present content cannot be continued."""
-        if self._removed and not self._take_out(files):
+        size = self._replace_lines(files) if self._removed else self._append(files)
+        if size < 0:
             return False
+        self._size, self._unsaved, self._removed, self._may_be_stale = size, [], set(), False
+        return True
+
+    def _append(self, files: Files) -> int:
+        """The new size; -1 if the file is not as long as expected."""
         data = self._data()
         if data and not files.extend(self.name, data, self._size):
-            return False
+            return -1
         if self._may_be_stale and not data and files.load(self.name, 1) is not None:
-            return False  # an earlier version wrote a line here
-        self._size, self._unsaved, self._may_be_stale = self._size + len(data), [], False
-        return True
+            return -1  # an earlier version wrote a line here
+        return self._size + len(data)
 
     def _data(self) -> bytes:
         return b"".join(line(record()) for _, record in self._unsaved)
 
-    def _take_out(self, files: Files) -> bool:
-        data = files.load(self.name) or b""
-        if len(data) != self._size:
-            return False
-        heads = tuple(line({"id": id})[: -len(b"}\n")] for id in self._removed)
-        kept = b"".join(each for each in data.splitlines(keepends=True) if not each.startswith(heads))
-        if kept:
-            files.save(self.name, kept)
-        else:
+    def _replace_lines(self, files: Files) -> int:
+        """The new size; -1 if the file is damaged. Lines that were added or removed since the last time are replaced.
+
+        So it does not matter which of these changes the file has already.
+        """
+        before = files.load(self.name) or b""
+        changed = self._removed.union(id for id, _ in self._unsaved)
+        heads = tuple(line({"id": id})[: -len(b"}\n")] for id in changed)
+        kept = b"".join(each for each in before.splitlines(keepends=True) if not each.startswith(heads))
+        if (self._size and not before) or (kept and not self._size) or before[-1:] not in (b"", b"\n"):
+            return -1
+        data = kept + self._data()
+        if data:
+            files.save(self.name, data)
+        elif before:
             files.remove(self.name)
-        self._size, self._removed = len(kept), set()
-        return True
+        return len(data)

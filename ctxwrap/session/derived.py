@@ -129,6 +129,10 @@ class Derived:
         if numbers:
             self.swap.begin_window(min(numbers))
 
+    def forget_saved(self) -> None:
+        """Write all files the next time: another process may have written them."""
+        self._saved = {}
+
     def save(self, files: Files, memory: Memory, state: str) -> bool:
         """Bring the files up to date; return False if an append-only one cannot be continued and needs a rebuild.
 

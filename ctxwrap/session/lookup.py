@@ -36,17 +36,18 @@ def owner_key(kind: str, name: str, tenant: str = "default") -> SessionKey:
     return SessionKey(check_id("tenant", tenant), OWNERS[kind], check_id(kind, name))
 
 
-def finish_background_work(key: SessionKey) -> None:
-    """Wait until this process has written the session's pending derived files."""
-    background.finish(lambda session: session.key == key)
+def finish_background_work(log: Log) -> None:
+    """Wait until this process has written the pending derived files of the session that `log` belongs to."""
+    place = log.place
+    background.finish(lambda session: session.log.place == place)
 
 
 def open_existing(
     key: SessionKey, store: StoreLike = None, settings: Settings | None = None, *, keeps_all: bool = False
 ) -> Session:
     """Return the session, read to its end, after this process's pending writes; raise NotFound if it is empty."""
-    finish_background_work(key)
     session = Session(key, resolve_store(store).open(key), settings, keeps_all=keeps_all)
+    finish_background_work(session.log)
     session.refresh()
     if session.is_empty:
         if kind := owner_kind(key.agent):

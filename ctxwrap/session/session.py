@@ -171,7 +171,8 @@ class Session:
         """Read what was appended since the last call, by any process; or everything, if the log was rewritten."""
         edition = self.log.edition()
         if self._opened and edition == self._edition:
-            self._read_on()
+            if self._read_on():
+                self.state.derived.forget_saved()
         else:
             self._opened, self._edition = False, edition
             self._begin()

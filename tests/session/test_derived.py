@@ -16,6 +16,7 @@ from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.turn.summariser import wait_for_summaries
 from tests.clients.running import PATIENCE
+from tests.session.telling import KEY, Teller
 from tests.support import item, messages, trailer
 
 TIMES = ("created_at", "updated_at")
@@ -112,6 +113,25 @@ def test_another_process_writes_the_same_derived_files(
     before = context(home)
     rebuilt(home)
     assert context(home) == before
+
+
+def test_reader_waits_for_the_derived_files_of_its_own_store_only(provider: Provider, tmp_path: Path) -> None:
+    stores = [tmp_path / "read", tmp_path / "other"]
+    for store in stores:
+        bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+        client = ctxwrap.wrap(bare, store=store, session="s")
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hello."}])
+    assert not ctxwrap.verify("s", store=stores[0]).findings
+    assert [len(list(store.rglob("summary.md"))) for store in stores] == [1, 0]
+
+
+def test_derived_file_that_another_worker_changed_is_written_again() -> None:
+    store = MemoryStore()
+    workers = [Teller(store), Teller(store)]
+    for turn, (worker, answer) in enumerate([(0, "Yes."), (1, "No."), (0, "Yes.")]):
+        workers[worker].turns = turn
+        workers[worker].says("Really?", answer=answer)
+        assert store.open(KEY).files.load("latest.md") == f"{answer}\n".encode()
 
 
 def test_derived_files_conform_to_the_abi(provider: Provider, home: Path) -> None:

@@ -170,6 +170,26 @@ def test_growing_swap_file_holds_added_entries_that_were_not_removed(steps: list
     assert growing.size == len(data)
 
 
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "remove", 0, 1, 2])), max_size=40))
+def test_several_writers_of_one_log_continue_the_same_swap_file(steps: list[tuple[str, str | int]]) -> None:
+    files: Files = MemoryStore().open(KEY).files
+    writers, expected = [AppendOnlyFile("context/x.jsonl") for _ in range(3)], list[str]()
+    for id, step in steps:
+        if step == "add" and id not in expected:
+            expected.append(id)
+            for writer in writers:
+                writer.add(id, lambda id=id: {"id": id, "text": id * 9})  # type: ignore[misc]
+        elif step == "remove" and len(expected) > 1:  # a file that became empty may have been deleted
+            expected = [each for each in expected if each != id]
+            for writer in writers:
+                writer.remove(id)
+        elif isinstance(step, int):
+            assert writers[step].save(files)
+            data = files.load("context/x.jsonl") or b""
+            assert [json.loads(each)["id"] for each in data.splitlines()] == expected
+            assert writers[step].size == len(data)
+
+
 def test_decayed_item_is_listed_with_its_content_until_it_comes_back() -> None:
     teller = Teller(MemoryStore())
     teller.says("Ada keeps bees.", keeps=[item("e-1", "Ada keeps bees on the roof")])

@@ -28,7 +28,7 @@ from ctxwrap.testing import KEY, StoreContract, contents, numbered_record, recor
 from tests.session.telling import Teller, item
 
 FORK: ForkContext = multiprocessing.get_context("fork")
-TURNS = int(os.environ.get("CTXWRAP_TEST_PG_TURNS", "50"))
+TURNS = int(os.environ.get("CTXWRAP_TEST_PG_TURNS", "30"))
 TIMEOUT = 300
 STATEMENTS = {name: value for name, value in vars(statements).items() if name.isupper() and isinstance(value, str)}
 

@@ -38,8 +38,9 @@ def verify(
     was removed completely.
     """
     key = key_for(session, tenant, agent)
-    finish_background_work(key)
-    verification = verified(key, resolve_store(store).open(key), progress)
+    log = resolve_store(store).open(key)
+    finish_background_work(log)
+    verification = verified(key, log, progress)
     if verification is None:
         raise NotFound(f"there is no session {session!r} of tenant {tenant!r} and agent {agent!r}")
     return verification
