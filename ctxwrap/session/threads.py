@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
 
 
 _THREADS = 32
@@ -59,31 +59,30 @@ async def finish_in_thread(work: Callable[P, None], /, *args: P.args, **kwargs: 
     if task is None or not isinstance(task.get_coro(), _CLOSING):
         await in_thread(work, *args, **kwargs)
         return
-    try:
-        future = _executor().submit(_detached_run, partial(work, *args, **kwargs))
-    except RuntimeError:  # the interpreter is shutting down and starts no threads
-        work(*args, **kwargs)
-        return
-    _detached.add(future)
-    future.add_done_callback(_detached.discard)
+    done = threading.Event()
+    _detached.add(done)
+
+    def run() -> None:
+        _thread.is_detached = True
+        try:
+            work(*args, **kwargs)
+        finally:
+            _thread.is_detached = False
+            _detached.discard(done)
+            done.set()
+
+    _start_thread(run)  # a thread of the executor may be waiting for this very work
 
 
 def wait_for_detached() -> None:
     """Wait for the work of `finish_in_thread` that nobody waited for."""
     if not _thread.is_detached:
-        for future in list(_detached):
-            future.exception()
+        for done in list(_detached):
+            done.wait()
 
 
-def _detached_run(work: Callable[[], None]) -> None:
-    _thread.is_detached = True
-    try:
-        work()
-    finally:
-        _thread.is_detached = False
-
-
-_detached: "set[Future[None]]" = set()
+_detached: set[threading.Event] = set()
+"""One per work that is not done yet."""
 
 
 async def _generator() -> AsyncGenerator[None]:
