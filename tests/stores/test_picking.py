@@ -136,3 +136,19 @@ def test_picking_one_record_reads_few_bytes(tmp_path: Path, monkeypatch: pytest.
         reads.clear()
         assert fresh.pick("messages", [number]).keys() == {number}
         assert sum(reads) < 100_000
+
+
+def test_picking_from_lines_without_numbers_reads_the_file_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(tmp_path)
+    stream.step("by hand", 4000, 300)
+    stream.last = 4000
+    stream.step("numbered", 3, 10)
+    reads: list[int] = []
+    pread = os.pread
+    monkeypatch.setattr(
+        os, "pread", lambda handle, size, at: reads.append(len(data := pread(handle, size, at))) or data
+    )
+    assert opened(tmp_path).pick("messages", range(3000, 4010)).keys() == {4001, 4002, 4003}
+    assert sum(reads) < 12 * (stream.log.directory / "messages.jsonl").stat().st_size

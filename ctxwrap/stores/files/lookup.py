@@ -4,7 +4,7 @@ import json
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from ctxwrap.stores.log_format import decode_line, number_in
@@ -13,11 +13,14 @@ from ctxwrap.types import Record
 _CHUNK = 1 << 13
 """How many bytes are read at once."""
 
+_PASS = 1 << 20
+"""How many bytes are read at once in a pass through the whole file."""
+
 _LONGEST = 1 << 24
 """A record is not found behind so many bytes without a number."""
 
 _GUESSES, _TRIES = 8, 64
-"""After so many guesses the search bisects, and after so many tries it gives up."""
+"""After so many guesses the search bisects, and after so many tries it gives up, or when it has read too much."""
 
 _NEAR = 4
 """So few lines ahead are read one by one instead of guessed."""
@@ -50,12 +53,17 @@ class RecordPicker:
             self._forget()
         if known.st_size != self._end.start:
             self._end = RecordOffset(_last_number(handle, known.st_size), known.st_size)
-        found = ((number, self._found(handle, number)) for number in numbers)
-        return {number: record for number, record in found if record is not None}
+        wanted, found = [number for number in numbers if 0 < number <= self._end.number], dict[int, Record]()
+        for at, number in enumerate(wanted):
+            try:
+                record = self._found(handle, number)
+            except _GaveUp:
+                return found | _scan(handle, frozenset(wanted[at:]))
+            if record is not None:
+                found[number] = record
+        return found
 
     def _found(self, handle: int, number: int) -> Record | None:
-        if not 0 < number <= self._end.number:
-            return None
         search = _Search(handle, number, *self._around(number))
         record = search.run()
         if record is None:  # offsets may be of another file, and a damaged line may have misled the search
@@ -87,6 +95,10 @@ class RecordPicker:
         self._numbers, self._starts = array("Q"), array("Q")
 
 
+class _GaveUp(Exception):
+    """Too many lines have no number, so a search is no faster than a pass through the whole file."""
+
+
 class _Search:
     """Narrows the range of bytes in which a record can be until it is found."""
 
@@ -106,9 +118,11 @@ class _Search:
         """Where the record was found."""
 
     def run(self) -> Record | None:
+        left = 2 * (self._high.start - self._low.start) + 8 * _CHUNK
         for tried in range(_TRIES):
             at, before = self._guess(tried), (self._low, self._high)
             start, lines = _lines_from(self._handle, at, is_line=at == self._low.start)
+            left -= len(lines)
             record = self._walk(start, lines, at) if start < self._high.start else None
             if record is not None or self._is_over:
                 return record
@@ -116,7 +130,9 @@ class _Search:
                 if at == self._low.start:
                     return None
                 self._high = self._high._replace(start=at)
-        return None
+            if left < 0:
+                break
+        raise _GaveUp
 
     def _guess(self, tried: int) -> int:
         low, high = self._low, self._high
@@ -186,6 +202,21 @@ def _lines_from(handle: int, at: int, *, is_line: bool) -> tuple[int, bytes]:
         if len(data) < size or size >= _LONGEST:
             return start + len(data), b""
         size *= 4
+
+
+def _scan(handle: int, numbers: Set[int]) -> dict[int, Record]:
+    """The records of these numbers in the whole file."""
+    found, rest, at = dict[int, Record](), b"", 0
+    while block := os.pread(handle, _PASS, at):
+        at += len(block)
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            number = _number(line, 0, len(line))
+            if number is not None and number in numbers:
+                record = decode_line(line)
+                if record is not None and number_in(record) == number:
+                    found[number] = record
+    return found
 
 
 def _last_number(handle: int, size: int) -> int:
