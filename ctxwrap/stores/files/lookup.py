@@ -42,6 +42,8 @@ class RecordPicker:
 
     def __init__(self) -> None:
         self._file = 0
+        self._gap: tuple[int, RecordOffset] | None = None
+        """The number before some lines without a number, and the next numbered record: none is in between."""
         self._forget()
         self._end = RecordOffset(0, 0)
         """The last number of the file, and the file's length then."""
@@ -53,6 +55,8 @@ class RecordPicker:
             self._forget()
         if known.st_size != self._end.start:
             self._end = RecordOffset(_last_number(handle, known.st_size), known.st_size)
+        if self._gap is not None and not _is_at(handle, self._gap[1]):
+            self._gap = None
         wanted, found = [number for number in numbers if 0 < number <= self._end.number], dict[int, Record]()
         for at, number in enumerate(wanted):
             try:
@@ -64,6 +68,8 @@ class RecordPicker:
         return found
 
     def _found(self, handle: int, number: int) -> Record | None:
+        if self._gap is not None and self._gap[0] < number < self._gap[1].number:
+            return None
         search = _Search(handle, number, *self._around(number))
         record = search.run()
         if record is None:  # offsets may be of another file, and a damaged line may have misled the search
@@ -71,6 +77,8 @@ class RecordPicker:
             record = search.run()
             if record is not None:
                 self._forget()
+            elif search.gap is not None:
+                self._gap = search.gap
         if record is not None and len(self._numbers) < _REMEMBERED:
             self._remember(RecordOffset(number, search.at))
         return record
@@ -92,7 +100,7 @@ class RecordPicker:
             self._starts.insert(at, place.start)
 
     def _forget(self) -> None:
-        self._numbers, self._starts = array("Q"), array("Q")
+        self._numbers, self._starts, self._gap = array("Q"), array("Q"), None
 
 
 class _GaveUp(Exception):
@@ -116,6 +124,8 @@ class _Search:
         self._is_over = False
         self.at = 0
         """Where the record was found."""
+        self.gap: tuple[int, RecordOffset] | None = None
+        """If there is no such record: the number before its place, and the record behind it."""
 
     def run(self) -> Record | None:
         left = 2 * (self._high.start - self._low.start) + 8 * _CHUNK
@@ -157,6 +167,7 @@ class _Search:
             if number is not None and number > self._number:
                 if seen_all:
                     self._is_over = behind >= 0 or at == self._low.start
+                    self.gap = (self._low.number, RecordOffset(number, start + here)) if self._is_over else None
                     self._high = RecordOffset(number, at if behind < 0 else start + here)
                     return None
                 self._high, here, longest, seen_all = RecordOffset(number, start + here), behind, 1, True
@@ -217,6 +228,12 @@ def _scan(handle: int, numbers: Set[int]) -> dict[int, Record]:
                 if record is not None and number_in(record) == number:
                     found[number] = record
     return found
+
+
+def _is_at(handle: int, place: RecordOffset) -> bool:
+    """Whether a line of that number begins there."""
+    start, lines = _lines_from(handle, place.start, is_line=True)
+    return start == place.start and _number(lines, 0, lines.find(b"\n") + 1) == place.number
 
 
 def _last_number(handle: int, size: int) -> int:
