@@ -13,7 +13,7 @@ def line(record: Record) -> bytes:
 
 
 class AppendOnlyFile:
-    """Lines are rendered when the file is written, in the background; the first field of a record is its id.
+    """Lines are rendered when the file is written, in the background; a record begins with its id, a digest.
 
     Another process that reads the same log may have written a part of the changes already.
     """
@@ -66,8 +66,8 @@ class AppendOnlyFile:
         """
         before = files.load(self.name) or b""
         changed = self._removed.union(id for id, _ in self._unsaved)
-        heads = tuple(line({"id": id})[: -len(b"}\n")] for id in changed)
-        kept = b"".join(each for each in before.splitlines(keepends=True) if not each.startswith(heads))
+        heads = {line({"id": id})[: -len(b"}\n")] for id in changed}
+        kept = b"".join(each for each in before.splitlines(keepends=True) if each.partition(b",")[0] not in heads)
         if (self._size and not before) or (kept and not self._size) or before[-1:] not in (b"", b"\n"):
             return -1
         data = kept + self._data()
