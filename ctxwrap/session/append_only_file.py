@@ -42,34 +42,34 @@ class AppendOnlyFile:
     def save(self, files: Files) -> bool:
         """Bring the file up to date; return False if its present content cannot be continued."""
         size = self._replace_lines(files) if self._removed else self._append(files)
-        if size < 0:
+        if size is None:
             return False
         self._size, self._unsaved, self._removed, self._may_be_stale = size, [], set(), False
         return True
 
-    def _append(self, files: Files) -> int:
-        """The new size; -1 if the file is not as long as expected."""
+    def _append(self, files: Files) -> int | None:
+        """The new size; None if the file is not as long as expected."""
         data = self._data()
         if data and not files.extend(self.name, data, self._size):
-            return -1
+            return None
         if self._may_be_stale and not data and files.load(self.name, 1) is not None:
-            return -1  # an earlier version wrote a line here
+            return None  # an earlier version wrote a line here
         return self._size + len(data)
 
     def _data(self) -> bytes:
         return b"".join(line(record()) for _, record in self._unsaved)
 
-    def _replace_lines(self, files: Files) -> int:
-        """The new size; -1 if the file is damaged. Lines that were added or removed since the last time are replaced.
+    def _replace_lines(self, files: Files) -> int | None:
+        """The new size; None if the file was deleted, is cut short, or is of an earlier version.
 
-        So it does not matter which of these changes the file has already.
+        All lines that were added or removed since the last time are replaced, whichever of them the file has already.
         """
         before = files.load(self.name) or b""
         changed = self._removed.union(id for id, _ in self._unsaved)
         heads = {line({"id": id})[: -len(b"}\n")] for id in changed}
         kept = b"".join(each for each in before.splitlines(keepends=True) if each.partition(b",")[0] not in heads)
         if (self._size and not before) or (kept and not self._size) or before[-1:] not in (b"", b"\n"):
-            return -1
+            return None
         data = kept + self._data()
         if data:
             files.save(self.name, data)

@@ -56,7 +56,7 @@ async def finish_in_thread(work: Callable[P, None], /, *args: P.args, **kwargs: 
         task = asyncio.current_task()
     except RuntimeError:  # no loop
         task = None
-    if task is None or not isinstance(task.get_coro(), _CLOSING):
+    if task is None or not isinstance(task.get_coro(), _ACLOSE):
         await in_thread(work, *args, **kwargs)
         return
     done = threading.Event()
@@ -89,9 +89,10 @@ async def _generator() -> AsyncGenerator[None]:
     yield
 
 
-_closing = _generator().aclose()
-_CLOSING = type(_closing)
-_closing.close()  # else Python warns that nobody awaited it
+_aclose = _generator().aclose()
+_ACLOSE = type(_aclose)
+"""The type of what closes a generator, which has no public name."""
+_aclose.close()  # else Python warns that nobody awaited it
 
 
 @cache

@@ -13,9 +13,6 @@ from ctxwrap.types import Record
 _CHUNK = 1 << 13
 """How many bytes are read at once."""
 
-_PASS = 1 << 20
-"""How many bytes are read at once in a pass through the whole file."""
-
 _LONGEST = 1 << 24
 """A record is not found behind so many bytes without a number."""
 
@@ -37,13 +34,25 @@ class RecordOffset(NamedTuple):
     """The byte where the line begins."""
 
 
+class NumberGap(NamedTuple):
+    """Numbers that no record has."""
+
+    before: int
+    """The last number before them."""
+    next: RecordOffset
+    """The first record behind them."""
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and self.before < number < self.next.number
+
+
 class RecordPicker:
     """Finds records and keeps their offsets for the next search."""
 
     def __init__(self) -> None:
         self._file = 0
-        self._gap: tuple[int, RecordOffset] | None = None
-        """The number before some lines without a number, and the next numbered record: none is in between."""
+        self._gap: NumberGap | None = None
+        """The gap that was found last: many lines may have no number."""
         self._forget()
         self._end = RecordOffset(0, 0)
         """The last number of the file, and the file's length then."""
@@ -55,7 +64,7 @@ class RecordPicker:
             self._forget()
         if known.st_size != self._end.start:
             self._end = RecordOffset(_last_number(handle, known.st_size), known.st_size)
-        if self._gap is not None and not _is_at(handle, self._gap[1]):
+        if self._gap is not None and not _is_at(handle, self._gap.next):
             self._gap = None
         wanted, found = [number for number in numbers if 0 < number <= self._end.number], dict[int, Record]()
         for at, number in enumerate(wanted):
@@ -68,7 +77,7 @@ class RecordPicker:
         return found
 
     def _found(self, handle: int, number: int) -> Record | None:
-        if self._gap is not None and self._gap[0] < number < self._gap[1].number:
+        if self._gap is not None and number in self._gap:
             return None
         search = _Search(handle, number, *self._around(number))
         record = search.run()
@@ -124,8 +133,8 @@ class _Search:
         self._is_over = False
         self.at = 0
         """Where the record was found."""
-        self.gap: tuple[int, RecordOffset] | None = None
-        """If there is no such record: the number before its place, and the record behind it."""
+        self.gap: NumberGap | None = None
+        """The gap in which the number is, if there is no such record."""
 
     def run(self) -> Record | None:
         left = 2 * (self._high.start - self._low.start) + 8 * _CHUNK
@@ -167,7 +176,9 @@ class _Search:
             if number is not None and number > self._number:
                 if seen_all:
                     self._is_over = behind >= 0 or at == self._low.start
-                    self.gap = (self._low.number, RecordOffset(number, start + here)) if self._is_over else None
+                    self.gap = (
+                        NumberGap(self._low.number, RecordOffset(number, start + here)) if self._is_over else None
+                    )
                     self._high = RecordOffset(number, at if behind < 0 else start + here)
                     return None
                 self._high, here, longest, seen_all = RecordOffset(number, start + here), behind, 1, True
@@ -217,14 +228,13 @@ def _lines_from(handle: int, at: int, *, is_line: bool) -> tuple[int, bytes]:
 
 def _scan(handle: int, numbers: Set[int]) -> dict[int, Record]:
     """The records of these numbers in the whole file."""
-    found, rest, at = dict[int, Record](), b"", 0
-    while block := os.pread(handle, _PASS, at):
-        at += len(block)
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
+    found = dict[int, Record]()
+    with open(os.dup(handle), "rb") as file:
+        file.seek(0)
+        for line in file:
             number = _number(line, 0, len(line))
             if number is not None and number in numbers:
-                record = decode_line(line)
+                record = decode_line(line.removesuffix(b"\n"))
                 if record is not None and number_in(record) == number:
                     found[number] = record
     return found
