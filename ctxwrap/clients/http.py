@@ -137,10 +137,13 @@ def _report_sending(call: Any) -> None:
             managed.report_sending()
 
 
+_PRIVATE = b"x-ctxwrap-"
+
+
 def _drop_private_headers(request: Any) -> None:
     """Remove ctxwrap's headers, which may come with a client's default headers."""
-    for name in [name for name in request.headers if name.lower().startswith("x-ctxwrap-")]:
-        del request.headers[name]
+    for name in [name for name, _ in request.headers.raw if name[:10].lower() == _PRIVATE]:
+        request.headers.pop(name.decode(), None)
 
 
 def _warn_of_bypass(client: _Delegating, request: Any) -> None:

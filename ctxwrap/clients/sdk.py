@@ -24,10 +24,12 @@ _HIDDEN = {"create": ("messages", "input", "tools"), "parse": ("messages", "inpu
 
 
 class Opaque:
-    __slots__ = ("value",)
+    __slots__ = ("behind", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value
+        self.behind: dict[str, Any] = {}
+        """Further arguments, which the SDK puts right behind this one."""
 
 
 def hidden_arguments(method: Callable[..., Any]) -> tuple[str, ...]:
@@ -44,13 +46,25 @@ def hide(keywords: dict[str, Any], names: tuple[str, ...]) -> None:
                 keywords[name] = Opaque(_copy(value))
             except (_NotPlain, RecursionError):
                 continue
+    messages, model = keywords.get("messages"), keywords.get("model")
+    if type(messages) is Opaque and type(model) is str:
+        # for each argument that is given the SDK hashes its type: of `model`, that has the names of 80 models
+        messages.behind["model"] = model
+        keywords["model"] = sys.modules["openai"].NOT_GIVEN
 
 
 def revealed(body: Any) -> Any:
-    """`body` with its hidden values."""
+    """`body` with its hidden values, in the order that the SDK gives them."""
     if not isinstance(body, dict):
         return body
-    return {name: value.value if type(value) is Opaque else value for name, value in body.items()}
+    shown: dict[str, Any] = {}
+    for name, value in body.items():
+        if type(value) is Opaque:
+            shown[name] = value.value
+            shown.update(value.behind)
+        elif name not in shown:
+            shown[name] = value
+    return shown
 
 
 class _NotPlain(Exception):

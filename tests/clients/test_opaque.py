@@ -63,11 +63,11 @@ def lists(params: Any) -> Iterator[tuple[str, list[Any]]]:
 def test_hidden_arguments_equal_the_sdks_transformed_arguments(params: Any) -> None:
     seen = 0
     for name, value in lists(params):
-        keywords = {"model": "m", name: value}
+        keywords = {name: value, "model": "m"}
         hide(keywords, HIDDEN)
         assert type(keywords[name]) is Opaque
         past = revealed(maybe_transform(keywords, params))
-        assert json.dumps(past) == json.dumps(maybe_transform({"model": "m", name: value}, params))
+        assert json.dumps(past) == json.dumps(maybe_transform({name: value, "model": "m"}, params))
         seen += len(value)
     assert seen > 10
 
