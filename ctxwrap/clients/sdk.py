@@ -22,6 +22,9 @@ _VERSIONS = ("1", "2", "3")
 _HIDDEN = {"create": ("messages", "input", "tools"), "parse": ("messages", "input")}
 """The arguments that a method passes on unread; `parse` reads the tools."""
 
+_MODEL_BEHIND_MESSAGES = ("1", "2")
+"""The major versions that put the model right behind the messages."""
+
 
 class Opaque:
     __slots__ = ("behind", "value")
@@ -35,7 +38,9 @@ class Opaque:
 def hidden_arguments(method: Callable[..., Any]) -> tuple[str, ...]:
     """The arguments of an SDK's method that can be hidden."""
     names = _HIDDEN.get(method.__name__, ())
-    return names if names and _is_unpatched(method) else ()
+    if not names or not _is_unpatched(method):
+        return ()
+    return (*names, "model") if _version() in _MODEL_BEHIND_MESSAGES else names
 
 
 def hide(keywords: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -47,7 +52,7 @@ def hide(keywords: dict[str, Any], names: tuple[str, ...]) -> None:
             except (_NotPlain, RecursionError):
                 continue
     messages, model = keywords.get("messages"), keywords.get("model")
-    if type(messages) is Opaque and type(model) is str:
+    if "model" in names and type(messages) is Opaque and type(model) is str:
         # for each argument that is given the SDK hashes its type: of `model`, that has the names of 80 models
         messages.behind["model"] = model
         keywords["model"] = sys.modules["openai"].NOT_GIVEN
@@ -91,14 +96,18 @@ def _copy(value: Any) -> Any:
 
 def _is_unpatched(method: Any) -> bool:
     """Whether `method` and all it wraps is the SDK's own; a wrapper of others may read the arguments."""
-    openai = sys.modules.get("openai")
-    if str(getattr(openai, "__version__", "")).partition(".")[0] not in _VERSIONS:
+    if _version() not in _VERSIONS:
         return False
     while type(method) is FunctionType and method.__globals__["__name__"].partition(".")[0] == "openai":
         if not hasattr(method, "__wrapped__"):
             return True
         method = method.__wrapped__
     return False
+
+
+def _version() -> str:
+    """The major version of OpenAI's SDK, if it is loaded."""
+    return str(getattr(sys.modules.get("openai"), "__version__", "")).partition(".")[0]
 
 
 SESSION_HEADER = "x-ctxwrap-session"
