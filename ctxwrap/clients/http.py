@@ -104,7 +104,6 @@ class _Facade(_Delegating):
         response = self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
-        response.extensions[EXTENSION] = call
         return rewrite(response, call)
 
 
@@ -123,7 +122,6 @@ class _AsyncFacade(_Delegating):
         response = await self._inner.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
-        response.extensions[EXTENSION] = call
         return await rewrite_async(response, call)
 
 

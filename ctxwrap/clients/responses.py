@@ -3,7 +3,7 @@
 import weakref
 from typing import Any
 
-from ctxwrap.clients.http import joined, module_of
+from ctxwrap.clients.http import EXTENSION, joined, module_of
 from ctxwrap.clients.observed_body import AsyncObservedBody, Observation, ObservedBody, Replay
 from ctxwrap.clients.rewritten_body import (
     NOT_JSON,
@@ -21,26 +21,32 @@ from ctxwrap.types import Body
 def rewrite(response: Any, call: Any) -> Any:
     """The response that the SDK reads instead of `response`."""
     if isinstance(call, PassthroughCall):
-        return response
+        return _with_call(response, call)
     if not response.is_closed or is_stream(response):
         return _with_body(response, call, RewrittenBody, ObservedBody, "SyncByteStream")
     payload = payload_in(response.content)
     if payload is None:
         call.stop(NOT_JSON)
-        return response
-    return _with_reply(response, payload, call.reply(payload))
+        return _with_call(response, call)
+    return _with_reply(response, payload, call.reply(payload), call)
 
 
 async def rewrite_async(response: Any, call: Any) -> Any:
     if isinstance(call, PassthroughCall):
-        return response
+        return _with_call(response, call)
     if not response.is_closed or is_stream(response):
         return _with_body(response, call, AsyncRewrittenBody, AsyncObservedBody, "AsyncByteStream")
     payload = payload_in(response.content)
     if payload is None:
         await call.stop(NOT_JSON)
-        return response
-    return _with_reply(response, payload, await call.reply(payload))
+        return _with_call(response, call)
+    return _with_reply(response, payload, await call.reply(payload), call)
+
+
+def _with_call(response: Any, call: Any) -> Any:
+    """The response, whose `call` is found by `turn_of`."""
+    response.extensions[EXTENSION] = call
+    return response
 
 
 def _with_body(response: Any, call: Any, rewritten: type, observed: type, base: str) -> Any:
@@ -53,31 +59,35 @@ def _with_body(response: Any, call: Any, rewritten: type, observed: type, base: 
         observation = Observation(response, call.managed, joined(Replay, module.SyncByteStream))
         if response.is_closed:
             observation.read(response.content)
-            return response
-        response.stream = joined(observed, getattr(module, base))(response.stream, observation)
-        return response
+        else:
+            response.stream = joined(observed, getattr(module, base))(response.stream, observation)
+        return _with_call(response, call)
     body = joined(rewritten, getattr(module, base))(response, call)
-    copy = _copied(response, stream=body)
+    copy = _copied(response, call, stream=body)
     body.reader = weakref.ref(copy)
     return copy
 
 
-def _with_reply(response: Any, payload: Body, reply: Body) -> Any:
+def _with_reply(response: Any, payload: Body, reply: Body, call: Any) -> Any:
     """The response with `reply` as its content, or as it is if nothing changed."""
     if reply is payload:
-        return response
-    copy = _copied(response, content=encoded(reply))
+        return _with_call(response, call)
+    copy = _copied(response, call, content=encoded(reply))
     copy_elapsed(response, copy)
     return copy
 
 
-def _copied(response: Any, **body: Any) -> Any:
-    """A copy with another body, without the headers that describe the provider's bytes."""
+def _copied(response: Any, call: Any, **body: Any) -> Any:
+    """A copy with another body, without the headers that describe the provider's bytes.
+
+    Only the copy holds `call`: a response that was received is part of a reference cycle of its HTTP library.
+    """
     headers = [
         (name, value)
         for name, value in response.headers.multi_items()
         if name not in ("content-length", "content-encoding")
     ]
     make: Any = type(response)
-    known = {"request": response.request, "extensions": response.extensions, "history": response.history}
-    return make(response.status_code, headers=headers, **known, **body)
+    known = {"request": response.request, "history": response.history}
+    extensions = {**response.extensions, EXTENSION: call}
+    return make(response.status_code, headers=headers, extensions=extensions, **known, **body)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ctxwrap.clients.exchange import Exchange, ParkedCalls, decoded_content, without_own_headers
-from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight, in_flight, joined, module_of
+from ctxwrap.clients.http import OWN_REQUEST, call_in_flight, in_flight, joined, module_of
 from ctxwrap.clients.responses import rewrite, rewrite_async
 from ctxwrap.clients.rewritten_body import AsyncStoredCall, StoredCall, payload_in, stored_by
 from ctxwrap.clients.sdk import split_headers
@@ -297,7 +297,6 @@ class _Transport(_Door):
                 with call_in_flight(call):
                     response = self._inner.handle_request(exchange.outgoing(call, is_smaller=is_smaller))
                 if response.is_success:
-                    response.extensions[EXTENSION] = call
                     return rewrite(_asked_by(exchange.request, response), call)
                 if isinstance(call, PassthroughCall) or not self._shrinks(response, call):
                     break
@@ -359,7 +358,6 @@ class _AsyncTransport(_Door):
                 with call_in_flight(call):
                     response = await self._inner.handle_async_request(exchange.outgoing(call, is_smaller=is_smaller))
                 if response.is_success:
-                    response.extensions[EXTENSION] = call
                     return await rewrite_async(_asked_by(exchange.request, response), call)
                 if isinstance(call, PassthroughCall) or not await self._shrinks(response, call):
                     break

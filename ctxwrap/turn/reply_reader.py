@@ -198,6 +198,37 @@ def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     return ShownTexts([*texts, *(shown for text in texts if (shown := sanitise(text)) is not text)], added.block)
 
 
+class _TextReader:
+    """Reads texts of the reply to one request.
+
+    It does not know the `ReplyReader`: a cycle would keep the whole turn in memory until the next garbage collection.
+    """
+
+    def __init__(self, sent: SentRequest, mode: Mode, inputs: TurnInputs, settings: Settings) -> None:
+        self.sent = sent
+        self._mode, self._runtime, self._settings = mode, inputs.runtime, settings
+        self._streams: list[ReplyStream] = []
+
+    @property
+    def size(self) -> int:
+        """The characters of all texts so far."""
+        return sum(stream.size for stream in self._streams)
+
+    def stream(self) -> TextStream:
+        """The stream for one more text."""
+        if self._mode in ("disabled", "shadow"):
+            return PlainStream()
+        stream = ReplyStream(self._runtime.as_json(), self.sent.state, self.sent.texts)
+        self._streams.append(stream)
+        settings = self._settings
+        takes_actions = self._mode == "enabled" and settings.working_set and settings.working_set_updates
+        return ActionStream(stream, self.sent.texts.quotes) if takes_actions else stream
+
+    def read(self, text: str) -> ParsedReply:
+        """Read the whole text of an answer."""
+        return read_reply(text, self._runtime.as_json(), self.sent.state, self.sent.texts)
+
+
 class ReplyReader:
     """Takes a reply whole or event by event. No method does I/O."""
 
@@ -212,12 +243,11 @@ class ReplyReader:
     ) -> None:
         self._adapter = adapter
         self._mode = mode
-        self._inputs = inputs
         self._settings = settings
         self._redactor = TurnRedactor(settings.redaction)
-        self._streams: list[ReplyStream] = []
+        self._texts = _TextReader(sent, mode, inputs, settings)
         self.use(sent)
-        self._rewriter = adapter.rewriter(caller_body, self._text_stream)
+        self._rewriter = adapter.rewriter(caller_body, self._texts.stream)
         self._is_closed = False
         self.broken = ""
         """Set when the provider sends an error instead of the rest of the reply."""
@@ -229,8 +259,8 @@ class ReplyReader:
 
     def use(self, sent: SentRequest) -> None:
         """Read the reply as one to `sent`."""
-        self._sent = sent
-        self.reasks = ReaskLoop(self._adapter, sent.body, self._settings, self._read_answer)
+        self._texts.sent = sent
+        self.reasks = ReaskLoop(self._adapter, sent.body, self._settings, self._texts.read)
 
     def whole(self, payload: Body) -> Body:
         """Read a whole reply; return the caller's view of it, or `payload` itself if it cannot be read."""
@@ -257,7 +287,7 @@ class ReplyReader:
 
     def is_long(self, event: Body) -> bool:
         """Whether reading an event may take long: it is long itself, or completes a long text."""
-        return max(_text_size(event), sum(stream.size for stream in self._streams)) > _LONG
+        return max(_text_size(event), self._texts.size) > _LONG
 
     def close(self) -> list[Body]:
         """End the stream; return the events that were held back."""
@@ -323,18 +353,6 @@ class ReplyReader:
         if reading is not None and reading.status == "missing" and self.is_snapshot_due(reply):
             reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
         return reply if reading is reply.reading else replace(reply, reading=reading)
-
-    def _text_stream(self) -> TextStream:
-        if self._mode in ("disabled", "shadow"):
-            return PlainStream()
-        stream = ReplyStream(self._inputs.runtime.as_json(), self._sent.state, self._sent.texts)
-        self._streams.append(stream)
-        settings = self._settings
-        takes_actions = self._mode == "enabled" and settings.working_set and settings.working_set_updates
-        return ActionStream(stream, self._sent.texts.quotes) if takes_actions else stream
-
-    def _read_answer(self, text: str) -> ParsedReply:
-        return read_reply(text, self._inputs.runtime.as_json(), self._sent.state, self._sent.texts)
 
 
 def _text_size(value: Any) -> int:

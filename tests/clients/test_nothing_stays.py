@@ -4,13 +4,16 @@ import asyncio
 import gc
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
 import ctxwrap
+from ctxwrap.clients.sdk_call import _call_of
 from ctxwrap.testing.practice import Answer, Provider
 
 ENDINGS = {
@@ -75,3 +78,29 @@ def test_threads_that_keep_their_error_keep_no_stream_alive(provider: Provider, 
     assert len(streams) == 1
     worker = None
     assert left(streams) == 0
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+def test_turns_are_freed_without_a_garbage_collection(provider: Provider, home: Path, sdk: str, stream: bool) -> None:
+    if sdk == "openai":
+        client: Any = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home)
+        create = partial(client.chat.completions.create, model="m")
+    else:
+        client = ctxwrap.wrap(anthropic.Anthropic(api_key="k", base_url=provider.url), store=home)
+        create = partial(client.messages.create, model="m", max_tokens=100)
+
+    def call() -> "list[weakref.ref[Any]]":
+        reply = create(messages=SAID, stream=stream, session="s")
+        for _ in reply if stream else ():
+            pass
+        managed = _call_of(reply).managed
+        return [weakref.ref(managed), weakref.ref(managed.turn), weakref.ref(managed.turn.reader)]
+
+    call()
+    gc.collect()
+    gc.disable()
+    try:
+        assert [kept() for kept in call()] == [None] * 3
+    finally:
+        gc.enable()
