@@ -60,12 +60,13 @@ def _catch_up(
     """Bring the context document and the derived files up to date, and end the session if the user asked for that."""
     has_document = settings.context_document and mode == "enabled" and not interrupted
     ends = session.is_ending = not interrupted and mode not in UNCHANGED_MODES and asks_to_end(session)
+    turn_id = turn.id  # the work waits for minutes: it must not keep the turn
 
     def work() -> None:
         if ends:
-            end_after_turn(session, turn.id, clock, has_document=settings.context_document)
+            end_after_turn(session, turn_id, clock, has_document=settings.context_document)
         elif has_document:
-            update_document_if_due(session, turn.id, clock)
+            update_document_if_due(session, turn_id, clock)
         session.catch_up()
 
     if settings.derive == "behind":
