@@ -84,8 +84,8 @@ def _copied(response: Any, call: Any, **body: Any) -> Any:
     """
     headers = [
         (name, value)
-        for name, value in response.headers.multi_items()
-        if name not in ("content-length", "content-encoding")
+        for name, value in response.headers.raw
+        if name.lower() not in (b"content-length", b"content-encoding")
     ]
     make: Any = type(response)
     known = {"request": response.request, "history": response.history}

@@ -163,7 +163,11 @@ def payload_in(content: bytes) -> Body | None:
 
 
 def encoded(payload: Body) -> bytes:
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return _encode(payload).encode("utf-8", "surrogatepass")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""A shared encoder: `json.dumps` with options creates one per call."""
 
 
 class _Body:

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
+from typing import Any
 
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import ANY_QUOTE, OWN_KEY
@@ -127,16 +128,33 @@ class ObjectEnd:
 def strict_end(text: str, at: int) -> int:
     """Return where the strict JSON object at `at` ends; -1 if there is none."""
     end = ObjectEnd().feed(text, at)  # before the decoder, whose errors count the lines of the whole text
-    return end if end >= 0 and is_strict(text[at:end]) else -1
+    return end if end >= 0 and strict_object(text[at:end]) is not None else -1
 
 
-def is_strict(text: str) -> bool:
-    """Whether `text` is exactly one strict JSON object."""
+def strict_object(text: str) -> dict[str, Any] | None:
+    """Return the strict JSON object that `text` is; None if it is something else."""
+    found = whole_object(text, 0)
+    return found[0] if found is not None and found[1] == len(text) else None
+
+
+def whole_object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
+    """Return the strict JSON object at `at` and its end, as `ObjectEnd` finds it; None if it is not all there."""
     try:
-        value, end = value_at(text, 0)
+        value, end = value_at(text, at)
     except ValueError:
-        return False
-    return isinstance(value, dict) and end == len(text)
+        return None
+    brackets = text.count("{", at, end) + text.count("[", at, end)
+    if not isinstance(value, dict) or (brackets > MAX_DEPTH and _is_too_deep(value)):
+        return None
+    return value, end
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        parts = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [child for part in parts for child in part if isinstance(child, (dict, list))]
+    return bool(level)
 
 
 class Landmarks:

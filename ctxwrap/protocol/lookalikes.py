@@ -33,6 +33,8 @@ _ANGLES = (
     *("\\<", "\\u003c", "\\x3c"),
     *LESSER,
 )
+_ANGLE_ENDS = lazy_pattern(rf"(?:{'|'.join(map(re.escape, _ANGLES))})\Z")
+"""The longest angle bracket at the end of a text in small letters."""
 _COLOUR = lazy_pattern(r"\x1b\[[\d;]{0,12}m")
 _LINE = 120
 """Maximum characters between the start of a line and the name."""
@@ -56,7 +58,7 @@ class Mark(NamedTuple):
 
 def marks_in(text: str) -> Iterator[Mark]:
     """Yield every separator: with two angle brackets anywhere, otherwise only before a snapshot."""
-    if "context" not in text.lower():  # fast path for most texts
+    if not _has_name(text):
         return
     keys: list[int] | None = None
     for name in _NAME.finditer(text):
@@ -75,9 +77,14 @@ def marks_in(text: str) -> Iterator[Mark]:
             yield Mark(name.end(), opens)
 
 
+def _has_name(text: str) -> bool:
+    """Whether `text` has the name of the separator, which most texts do not; unescaping adds none."""
+    return "context" in text.lower()
+
+
 def has_imitation(text: str) -> bool:
     """Whether `text` contains a separator with a snapshot, as it is or unescaped."""
-    return any(mark.opens for each in unescaped_forms(text) for mark in marks_in(each))
+    return _has_name(text) and any(mark.opens for each in unescaped_forms(text) for mark in marks_in(each))
 
 
 def unescaped_forms(text: str) -> Iterator[str]:
@@ -92,10 +99,10 @@ def _angles_before(line: str) -> tuple[int, str]:
     count = 0
     while count < 2:
         bare = line.rstrip(_BLANKS)
-        lower = bare[-12:].lower()
-        if not lower.endswith(_ANGLES):
+        sign = _ANGLE_ENDS.search(bare[-12:].lower())
+        if sign is None:
             break
-        line = bare[: -len(next(sign for sign in _ANGLES if lower.endswith(sign)))]
+        line = bare[: -len(sign[0])]
         count += 1
     return count, line
 

@@ -37,21 +37,23 @@ class ShownTexts:
         self._block = block
         """The block on the newest message: the state, which a snapshot may repeat, and further texts."""
 
-    def holds(self, tail: str) -> bool:
-        """Whether the object in `tail` was shown, in any layout and key order."""
+    def holds(self, tail: str, value: dict[str, Any] | None = None) -> bool:
+        """Whether the object in `tail` was shown, in any layout and key order; `value` is the object, if known."""
         object_ = tail[tail.find("{") : tail.rfind("}") + 1]
         if len(object_) <= _MIN_COPY:
             return False
         if any(object_ in text for text in self._texts):
             return True
-        packed = "".join(object_.split())
-        if any(packed in text for text in self._packed):
+        packed, keyed = "".join(object_.split()), [shown for shown in self._all if shown.has_keys]
+        if any(packed in shown.packed for shown in keyed):
             return True
-        try:
-            data, _ = strict_prefix(object_)
-        except ValueError:
-            return False
-        return _without_runtime(data) in self._objects
+        if value is None:
+            try:
+                value, _ = strict_prefix(object_)
+            except ValueError:
+                return False
+        bare = _without_runtime(value)
+        return any(bare in shown.objects for shown in keyed)
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
@@ -60,26 +62,40 @@ class ShownTexts:
     @cached_property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
-        ours = (PROTOCOL_TEXT, DELTA_TEXT)
-        texts = (text.replace(_JOINER, "") for text in (*self._texts, self._block))
-        return any(has_imitation(text) for text in texts if text not in ours)
+        return any(shown.has_lookalike for shown in (*self._all, _ShownText(self._block)))
 
     @cached_property
-    def _with_keys(self) -> list[str]:
-        return [text for text in self._texts if "{" in text and OWN_KEY.search(text)]
+    def _all(self) -> list["_ShownText"]:
+        return [_known(text) if len(text) <= _MAX_CACHED else _ShownText(text) for text in self._texts]
+
+
+class _ShownText:
+    """One text, analysed once and on demand."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     @cached_property
-    def _packed(self) -> list[str]:
-        return [_packed(text) if len(text) <= _MAX_CACHED else "".join(text.split()) for text in self._with_keys]
+    def has_lookalike(self) -> bool:
+        plain = self._text.replace(_JOINER, "")
+        return plain not in (PROTOCOL_TEXT, DELTA_TEXT) and has_imitation(plain)
 
     @cached_property
-    def _objects(self) -> list[dict[str, Any]]:
-        return [data for text in self._with_keys for data in _snapshots_in(text)]
+    def has_keys(self) -> bool:
+        return "{" in self._text and OWN_KEY.search(self._text) is not None
+
+    @cached_property
+    def packed(self) -> str:
+        return "".join(self._text.split())
+
+    @cached_property
+    def objects(self) -> list[dict[str, Any]]:
+        """The objects in it, in any spelling, without their runtime."""
+        return [_without_runtime(data) for each in unescaped_forms(self._text) for data in _objects_in(each)]
 
 
-@lru_cache(maxsize=128)
-def _packed(text: str) -> str:
-    return "".join(text.split())
+_known = lru_cache(maxsize=256)(_ShownText)
+"""Our own texts and the history recur in many requests."""
 
 
 def foreign_fault(tail: str, returned: Any, injected: Mapping[str, Any], shown: ShownTexts) -> str:
@@ -106,19 +122,6 @@ def _is_other_moment(datetime: str, nonce: str) -> bool:
 
 def _without_runtime(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != "runtime"}
-
-
-def _snapshots_in(text: str) -> Sequence[dict[str, Any]]:
-    """Return the objects in a text, in any spelling, without their runtime."""
-    return _known_snapshots_in(text) if len(text) <= _MAX_CACHED else _all_snapshots_in(text)
-
-
-def _all_snapshots_in(text: str) -> Sequence[dict[str, Any]]:
-    return [_without_runtime(data) for each in unescaped_forms(text) for data in _objects_in(each)]
-
-
-_known_snapshots_in = lru_cache(maxsize=128)(_all_snapshots_in)
-"""Most texts with such keys are ours and recur in many requests."""
 
 
 def _objects_in(text: str) -> Iterator[dict[str, Any]]:
@@ -202,8 +205,9 @@ class CondensedText:
 
     def cut(self, length: int) -> None:
         """Remove `length` characters here."""
-        before, self._before = self._before if self._is_cut else _Space(), self._kept()
-        self._before = max(before, self._before, key=lambda space: space.height)
+        space = self._kept()
+        if not self._is_cut or space.height > self._before.height:
+            self._before = space
         self._space.clear()
         self.at += length
         self._is_cut = True

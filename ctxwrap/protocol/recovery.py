@@ -63,13 +63,20 @@ def recover(
     runtime: Mapping[str, Any] | None,
     previous: Mapping[str, Any] | None,
     effort: Effort | None = None,
+    value: dict[str, Any] | None = None,
 ) -> Recovery:
-    """Read the snapshot in `text`, which follows the separator, with at most `effort` for repairs."""
+    """Read the snapshot in `text`, which follows the separator, with at most `effort` for repairs.
+
+    `value` is the strict JSON that `text` is, if it was read already.
+    """
     if len(text) > MAX_TRAILER:
         return Recovery("rejected", violations=(f"the trailer is longer than {MAX_TRAILER} characters",))
     try:
-        with limit_effort(effort or Effort()):
-            found = _read_with_fallback(text.strip(), previous or {})
+        if value is not None:
+            found = RecoveredObject(value)
+        else:
+            with limit_effort(effort or Effort()):
+                found = _read_with_fallback(text.strip(), previous or {})
         returned = found.data.get("runtime")
         injected = dict(runtime if runtime is not None else returned if isinstance(returned, dict) else {})
         read = normalise(found.data, injected, previous or {})

@@ -104,9 +104,9 @@ class ReplyStream:
         self._left -= len(tail)
         return self._recover(tail).status in _USABLE
 
-    def _recover(self, tail: str) -> Recovery:
+    def _recover(self, tail: str, value: dict[str, Any] | None = None) -> Recovery:
         if self._last_recovery is None or self._last_recovery[0] != tail:
-            self._last_recovery = tail, recover(tail, *self._context, self._effort)
+            self._last_recovery = tail, recover(tail, *self._context, self._effort, value)
         return self._last_recovery[1]
 
     def _read(self) -> ParsedReply:
@@ -133,9 +133,10 @@ class ReplyStream:
 
     def _read_part(self, part: SnapshotPart) -> Recovery:
         tail = _without_prefixes(part)
-        if self._request.holds(tail):
+        value = part.value if tail is part.tail else None
+        if self._request.holds(tail, value):
             return _COPIED
-        read = self._recover(tail)
+        read = self._recover(tail, value)
         if read.status not in _USABLE:
             return read
         fault = foreign_fault(tail, read.runtime, self._context[0] or {}, self._request)
@@ -150,8 +151,10 @@ class ReplyStream:
 def _without_prefixes(part: SnapshotPart) -> str:
     """Remove a prefix that all lines share."""
     prefix = _PREFIX.search(part.head)
+    if prefix is None:
+        return part.tail
     first, *lines = part.tail.rstrip().split("\n")
-    if prefix is None or not lines or not all(line.lstrip().startswith(prefix[1]) for line in lines):
+    if not lines or not all(line.lstrip().startswith(prefix[1]) for line in lines):
         return part.tail
     bare = [line.lstrip().removeprefix(prefix[1]) for line in lines]
     return "\n".join([first.lstrip().removeprefix(prefix[1]), *bare])

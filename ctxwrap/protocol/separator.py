@@ -133,7 +133,7 @@ class SeparatorMatch(NamedTuple):
 
     def moved(self, by: int) -> "SeparatorMatch":
         at = self.object_at + by if self.object_at >= 0 else -1
-        return self._replace(start=self.start + by, end=self.end + by, object_at=at)
+        return SeparatorMatch(self.start + by, self.end + by, at, *self[3:])
 
 
 class SeparatorScan:
@@ -268,6 +268,8 @@ def json_continues(text: str, at: int, *, more: bool) -> bool | None:
 
 def closing_end(text: str, at: int, trailer: SeparatorMatch, *, more: bool) -> tuple[int, bool]:
     """Return where the closing marks after the JSON end, and whether that is certain."""
+    if at == len(text):
+        return at, not more
     closers = [_inline_ticks, _marks, _ticks, _tag, _separator]
     while closers:
         for closer in closers:

@@ -73,11 +73,15 @@ def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) ->
 
 def added_size(snapshot: State, previous: State) -> int:
     """Count the characters of JSON that a snapshot adds to `previous`; decay and round do not count."""
-    known = {item["id"]: item for items in _tiers_of(previous).values() for item in items}
-    items = (item for items in _tiers_of(snapshot).values() for item in items)
-    new = [item for item in items if not _is_same(item, known.get(item["id"]))]
+    known = {item["id"]: item for item in _items_of(previous)}
+    items = [item for tier in TIERS for item in snapshot["memory"][tier]]
+    new = [item for item in items if item != (was := known.get(item["id"])) and not _is_same(item, was)]
     beside = [snapshot[name] for name in _KEPT if snapshot[name] != previous.get(name)]
-    return sum(len(json.dumps(each, ensure_ascii=False)) for each in (*new, *beside))
+    return sum([len(_encode(each)) for each in (*new, *beside)])
+
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+"""A shared encoder: `json.dumps` with options creates one per call."""
 
 
 def _is_same(item: State, known: State | None) -> bool:
@@ -122,16 +126,17 @@ def _is_canonical(data: dict[str, Any]) -> bool:
         return False
     if not all(map(_is_capability, data["capabilities"])):
         return False
-    if any(is_unstorable(data.get(name)) for name in ("working_set", "missing")):
+    if len(data) > len(ROOT_KEYS) and any(is_unstorable(data.get(name)) for name in ("working_set", "missing")):
         return False
-    rich = [item for item in items if len(item) > len(ITEM_KEYS)]
-    return not any(is_unstorable(key) or is_unstorable(item[key]) for item in rich for key in item.keys() - ITEM_KEYS)
+    usual = len(ITEM_KEYS)
+    extra = [(key, item[key]) for item in items if len(item) > usual for key in item.keys() - ITEM_KEYS]
+    return not any(is_unstorable(key) or is_unstorable(value) for key, value in extra)
 
 
 def _is_capability(entry: Any) -> bool:
     if not isinstance(entry, (dict, str)) or is_unstorable(entry):
         return False
-    return len(entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)) <= MAX_CAPABILITY
+    return len(entry if isinstance(entry, str) else _encode(entry)) <= MAX_CAPABILITY
 
 
 def _runtime_violations(returned: Any, injected: State) -> list[str]:
@@ -142,6 +147,11 @@ def _runtime_violations(returned: Any, injected: State) -> list[str]:
         for name, value in injected.items()
         if returned.get(name) != value
     ]
+
+
+def _items_of(state: State) -> list[dict[str, Any]]:
+    memory = state.get("memory") or {}
+    return [item for tier in TIERS for item in memory.get(tier) or () if isinstance(item, dict) and "id" in item]
 
 
 def _tiers_of(state: State) -> dict[str, list[dict[str, Any]]]:
@@ -159,7 +169,7 @@ class _Normaliser:
         self._runtime = runtime
         self._previous = previous
         self._before = _tiers_of(previous)
-        self._known = {item["id"]: item for items in self._before.values() for item in items}
+        self._known = {item["id"]: item for item in _items_of(previous)}
         self._seen: dict[str, dict[str, Any]] = {}
         self._unfinished: set[str] = set()
         self._numbers = _Numbers(self._known)

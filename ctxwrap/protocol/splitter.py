@@ -1,9 +1,18 @@
 """Splits a reply into visible text and snapshots while it streams."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ctxwrap.protocol.extent import Landmarks, ObjectEnd, is_blob, is_snapshot, is_strict, own_keys, strict_end
+from ctxwrap.protocol.extent import (
+    Landmarks,
+    ObjectEnd,
+    is_blob,
+    is_snapshot,
+    own_keys,
+    strict_end,
+    strict_object,
+    whole_object,
+)
 from ctxwrap.protocol.origin import SPACE, CondensedText
 from ctxwrap.protocol.separator import (
     BlockEnd,
@@ -27,6 +36,8 @@ class SnapshotPart(NamedTuple):
     raw: str
     head: str
     tail: str
+    value: dict[str, Any] | None = None
+    """The object that the text to read is, if it is strict JSON and was read already."""
 
 
 class Splitter:
@@ -58,6 +69,8 @@ class Splitter:
         self._object = ObjectEnd()
         self._strict = -1
         """The end of its strict JSON, if known."""
+        self._value: dict[str, Any] | None = None
+        """Its strict JSON, if known."""
         self._landmarks: Landmarks | None = None
         self._cost = 0
         self._is_cut_short = False
@@ -106,7 +119,10 @@ class Splitter:
 
     def close(self) -> str:
         self._more = False
-        if self._step != self._in_text:
+        if self._step == self._after_object and self._at == len(self._text) and not self._match.bare:
+            self._take("".join(self._held), self._match)  # nothing follows the snapshot
+            self._resume(self._at)
+        elif self._step != self._in_text:
             self._text = self._before + "".join(self._held) + self._text[self._at :]
             self._held.clear()
             self._at = 1
@@ -143,7 +159,9 @@ class Splitter:
 
     def _in_object(self) -> bool:
         """Inside what should be the JSON of a snapshot."""
-        end = self._object.feed(self._text, self._at)
+        # The decoder finds the end much faster, if all of the object is there. Tried once per object, it stays linear.
+        found = whole_object(self._text, self._at) if not self._object.depth else None
+        end = found[1] if found else self._object.feed(self._text, self._at)
         if self._object.failed:
             self._step = self._into_tail
             return True
@@ -152,7 +170,8 @@ class Splitter:
             return False
         raw = "".join(self._held)
         self._held = [raw]
-        if not is_strict(raw[self._match.object_at :]):
+        self._value = found[0] if found else strict_object(raw[self._match.object_at :])
+        if self._value is None:
             self._step = self._into_tail
             return True
         self._strict = len(raw)
@@ -325,13 +344,16 @@ class Splitter:
     def _resume(self, at: int) -> None:
         """Continue with the text at `at`."""
         self._held.clear()
+        self._value = None
         self._at = at
         self._scan = SeparatorScan(at)
         self._block_is_known = False
         self._step = self._in_text
 
     def _take(self, raw: str, match: SeparatorMatch, parts: list[SnapshotPart] | None = None) -> None:
-        self.parts += parts or [SnapshotPart(raw.strip(SPACE), raw[: match.end], raw[match.end :])]
+        tail, size = raw[match.end :], self._strict - match.object_at
+        value = self._value if self._value is not None and len(tail.strip()) == size else None
+        self.parts += parts or [SnapshotPart(raw.strip(SPACE), raw[: match.end], tail, value)]
         self._cut(len(raw))
 
     def _cut(self, length: int) -> None:

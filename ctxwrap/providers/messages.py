@@ -60,7 +60,7 @@ def _api_part(part: Body, text_type: str, known: frozenset[str]) -> Body:
 
 def join_texts(*texts: str) -> str:
     """The non-empty texts, separated by blank lines."""
-    return "\n\n".join(text for text in texts if text)
+    return "\n\n".join(filter(None, texts))
 
 
 def tool_call(call_id: Any, name: Any, arguments: Any) -> Body:
@@ -178,7 +178,12 @@ def neutral_message(message: Body) -> Body:
     """
     if is_operator(message):
         return message
-    return changed_field(message, "content", _neutral_text if message.get("role") == "assistant" else neutral_value)
+    content = message.get("content")
+    if isinstance(content, str):
+        neutral: Any = sanitise(content)
+    else:
+        neutral = (_neutral_text if message.get("role") == "assistant" else neutral_value)(content)
+    return message if neutral is content else {**message, "content": neutral}
 
 
 def neutral_value(value: Any) -> Any:
@@ -218,15 +223,13 @@ def _same_or(changed: list[Any], value: list[Any]) -> list[Any]:
 
 def set_path(value: Body, path: Sequence[str | int], new: Any) -> Body:
     """A copy of `value` with `new` at an existing `path`; everything off the path is shared."""
-    changed: Body = _put(value, path, new)
-    return changed
-
-
-def _put(value: Any, path: Sequence[str | int], new: Any) -> Any:
-    if not path:
-        return new
+    *holders, last = path
     changed = value.copy()
-    changed[path[0]] = _put(value[path[0]], path[1:], new) if len(path) > 1 else new
+    inner: Any = changed
+    for step in holders:
+        inner[step] = inner[step].copy()
+        inner = inner[step]
+    inner[last] = new
     return changed
 
 
@@ -235,7 +238,21 @@ T = TypeVar("T")
 
 def sendable(value: T) -> T:
     """`value`, or a copy of it without lone surrogates, which cannot be encoded as UTF-8."""
-    return _sendable(value)  # type: ignore[no-any-return]  # the same type
+    return value if _is_whole("".join(_texts_in(value))) else _sendable(value)
+
+
+def _texts_in(value: Any) -> list[str]:
+    """The names and texts in `value`."""
+    texts, values = list[str](), [value]
+    for each in values:  # which grows meanwhile
+        if isinstance(each, str):
+            texts.append(each)
+        elif isinstance(each, dict):
+            values += each
+            values += each.values()
+        elif isinstance(each, list):
+            values += each
+    return texts
 
 
 def _sendable(value: Any) -> Any:

@@ -186,7 +186,8 @@ def _may_fetch(body: Body) -> bool:
 
 def _shows_search(message: Body) -> bool:
     beside = message.get("provider_specific_fields")  # where litellm puts fields that the API does not have
-    return any(message.get(name) for name in _FOUND) or (isinstance(beside, dict) and _shows_search(beside))
+    found = any(message[name] for name in _FOUND.intersection(message))
+    return found or (isinstance(beside, dict) and _shows_search(beside))
 
 
 class Choices:

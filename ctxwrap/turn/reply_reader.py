@@ -249,6 +249,7 @@ class ReplyReader:
         self.use(sent)
         self._rewriter = adapter.rewriter(caller_body, self._texts.stream)
         self._is_closed = False
+        self._complete: Reply | None = None
         self.broken = ""
         """Set when the provider sends an error instead of the rest of the reply."""
         self.error = ""
@@ -264,6 +265,7 @@ class ReplyReader:
 
     def whole(self, payload: Body) -> Body:
         """Read a whole reply; return the caller's view of it, or `payload` itself if it cannot be read."""
+        self._is_closed, self._complete = True, None
         try:
             return self._rewriter.whole(payload)
         except Exception as error:
@@ -274,6 +276,7 @@ class ReplyReader:
         """Read an event of a stream; return the events the caller gets for it."""
         if event.get("type") == "error" or event.get("error"):
             self.broken = "provider_error"
+        self._complete = None
         try:
             held = self._rewriter.close() if self.broken else []
             return [*held, *self._rewriter.event(event)]
@@ -291,7 +294,7 @@ class ReplyReader:
 
     def close(self) -> list[Body]:
         """End the stream; return the events that were held back."""
-        self._is_closed = True
+        self._is_closed, self._complete = True, None
         return self._rewriter.close()
 
     @property
@@ -310,16 +313,16 @@ class ReplyReader:
         """Whether all text has come without a usable snapshot, and the model is to be asked for one."""
         if self._mode != "enabled" or self.is_saved or self.broken or self.error:
             return False
-        return (self._is_closed or self._rewriter.spoken) and self.reasks.wants(self._rewriter.reply)
+        return (self._is_closed or self._rewriter.spoken) and self.reasks.wants(self._reply)
 
     def question(self) -> Body:
         """The request that asks for the snapshot alone; `answered` or `unanswered` takes what comes of it."""
-        question = self.reasks.question(self._rewriter.reply)
+        question = self.reasks.question(self._reply)
         return sendable(TurnRedactor(self._settings.redaction).body(question, self._adapter.field_names))
 
     def answered(self, payload: Body) -> bool:
         """Read the answer to a question; return whether no further question is needed."""
-        reading = self._rewriter.reply.reading
+        reading = self._reply.reading
         assert reading is not None, "only a reply that was read is asked about"
         return self.is_saved or self.reasks.answered(payload, reading)
 
@@ -328,7 +331,7 @@ class ReplyReader:
 
     def why_incomplete(self, interrupted: str) -> str:
         """Why the reply did not come to its end; empty if it did."""
-        if self._rewriter.reply.finish and not self.broken:
+        if self._reply.finish and not self.broken:
             return ""
         return self.broken or interrupted or "incomplete stream"
 
@@ -338,21 +341,31 @@ class ReplyReader:
     @property
     def fetched(self) -> bool:
         """Whether the provider fetched something for the reply or for an answer to a question."""
-        return self._rewriter.reply.fetched or self.reasks.fetched
+        return self._reply.fetched or self.reasks.fetched
 
     @property
     def raw_reading(self) -> ParsedReply | None:
         """The reading of the reply itself, not redacted."""
-        return self._rewriter.reply.reading
+        return self._reply.reading
 
     @property
     def reply(self) -> Reply:
         """The reply so far; its reading is redacted and has the snapshot of an answer, if there is one."""
-        reply = self._rewriter.reply
+        reply = self._reply
         reading = TurnRedactor(self._settings.redaction).reading(self.reasks.reading or reply.reading)
         if reading is not None and reading.status == "missing" and self.is_snapshot_due(reply):
             reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
         return reply if reading is reply.reading else replace(reply, reading=reading)
+
+    @property
+    def _reply(self) -> Reply:
+        """The reply so far, as it came; a complete one is put together once."""
+        if self._complete is not None:
+            return self._complete
+        reply = self._rewriter.reply
+        if self._is_closed:
+            self._complete = reply
+        return reply
 
 
 def _text_size(value: Any) -> int:
