@@ -97,11 +97,6 @@ def apply_mention(
     return item if joined == known else _with_mentions(item, max(round, item.last), joined, rules)
 
 
-def restart_stay(item: MemoryItem, round: int) -> MemoryItem:
-    """Count the item's stay in its tier from `round`."""
-    return replace(item, since=max(item.since, round))
-
-
 def set_decay(item: MemoryItem, round: int, decay: float) -> MemoryItem:
     """Set a decay that the model chose; mentions of the same round stay counted."""
     decay, last = min(1.0, max(0.0, decay)), max(round, item.last)

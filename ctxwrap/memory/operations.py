@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.language.rules import LIFE
-from ctxwrap.language.slots import name_in, slot_of
+from ctxwrap.language.slots import MAX_READ, name_in, slot_of
 from ctxwrap.language.statements import MAX_STATEMENTS, Statement, asserted_sentences, statements_in
-from ctxwrap.memory.decay import apply_mention, decay_at, rehydrate, restart_stay, set_decay
+from ctxwrap.memory.decay import apply_mention, decay_at, rehydrate, set_decay
 from ctxwrap.memory.items import (
     LOCATIONS,
     TIERS,
@@ -39,6 +40,10 @@ _RELATED = 0.5
 """Share of an item that must come up in a turn before the model may promote it."""
 _MAX_READ = 4000
 """Characters of a message searched for mentions: a pasted document would mention everything."""
+_SLOT_LENGTH = MAX_READ + 1
+"""What decides the slot of a content: a longer one has none."""
+_name_in, _slot_of = lru_cache(maxsize=4096)(name_in), lru_cache(maxsize=4096)(slot_of)
+"""Items stay for many turns."""
 _MAX_OMITTED = 3
 """A reply that omits more than one in this many shown items did not mean to drop them."""
 
@@ -162,14 +167,16 @@ class _Comparison:
     def __init__(self, now: Memory, turn: Circumstances) -> None:
         self._now = now
         self._turn = turn
-        self._said, self._answered = (subjects(text[:_MAX_READ]) for text in (turn.said, turn.answered))
+        self._said, self._answered = subjects(turn.said[:_MAX_READ]), subjects(turn.answered[:_MAX_READ])
         self._ceiling = highest_tier(turn.origin, foreign_core=turn.foreign_core)
         self._writes_once = memory_is_write_once(now.capabilities)
         self._user: str | None = None
         """The user's name, looked up on first use."""
         self._taken: set[str] = set()
         self._written = Facts()
-        """What this turn adds and changes."""
+        """What this turn adds and changes, as far as it was compared with something."""
+        self._unread: dict[str, str] = {}
+        """The rest of it: contents by id."""
         self._done: set[str] = set()
         """Ids this turn has handled."""
         self._stated: list[Set[str]] = []
@@ -204,8 +211,9 @@ class _Comparison:
 
     def _find_uses(self) -> Iterator[Operation]:
         """Reinforce what the user mentions and what the answer uses."""
+        heard = self._said | self._answered
         for item in [*self._now.items.values()] if self._now.evolves else ():
-            if item.id in self._done:
+            if item.id in self._done or heard.isdisjoint(subjects(item.content)):
                 continue
             if mentions(self._said, item.content):
                 yield self.reinforced(item, "the user spoke of it")
@@ -224,7 +232,7 @@ class _Comparison:
         if self._is_taken(item.id):
             item = replace(item, id=self._free_id(item.id))
         self._taken.add(item.id)
-        self._written.put(item.id, item.content)
+        self._unread[item.id] = item.content
         self._done.add(item.id)
         yield self._put("add", item, "new" if item.id == given["id"] else f"{given['id']!r} means something else")
         if replaced is not None and replaced.tier != "swap":
@@ -234,6 +242,8 @@ class _Comparison:
 
     def _is_repeated(self, content: str) -> bool:
         """Whether this turn has already written the same fact, or the user's statement of it."""
+        while self._unread:
+            self._written.put(*self._unread.popitem())
         if self._written.same(content) or any(True for _ in self._written.near(content, self._taken)):
             return True
         about: Set[str] = subjects(content) if self._stated else frozenset()
@@ -263,7 +273,7 @@ class _Comparison:
         if is_reworded and not self._writes_once:
             self._done.add(twin.id)
             self._taken.add(twin.id)
-            self._written.put(twin.id, item.content)
+            self._unread[twin.id] = item.content
             reworded = replace(item, id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
             yield self._put("update", reworded, "the model says it in its own words")
         elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
@@ -297,9 +307,9 @@ class _Comparison:
 
     def _slot(self, content: str) -> str:
         if self._user is None:
-            names = (name_in(item.content) for item in self._now.items.values())
+            names = (_name_in(item.content[:_SLOT_LENGTH]) for item in self._now.items.values())
             self._user = next(filter(None, names), "")
-        return slot_of(content, self._user)
+        return _slot_of(content[:_SLOT_LENGTH], self._user)
 
     def _changed(self, tier: Tier, given: dict[str, Any], was_tier: Tier, was: dict[str, Any]) -> Iterator[Operation]:
         known = self._now.named(given["id"])
@@ -315,7 +325,7 @@ class _Comparison:
             given = {**given, "content": was["content"]}
         if not self._now.evolves:
             self._taken.add(known.id)
-            self._written.put(known.id, given["content"])
+            self._unread[known.id] = given["content"]
             origin = self._least_trusted(known)
             yield self._put("update", _verbatim(known, self._allowed(tier, origin), origin, given), "changed")
             return
@@ -368,14 +378,16 @@ class _Comparison:
     def _with_content(self, known: MemoryItem, given: dict[str, Any]) -> MemoryItem:
         """Apply new content; it counts as use if this turn mentions it."""
         self._taken.add(known.id)
-        self._written.put(known.id, given["content"])
+        self._unread[known.id] = given["content"]
         news = subjects(given["content"]) - subjects(known.content)
-        item = known
+        item, since = known, known.since
         if news & (self._said | self._answered) or mentions(self._said, known.content):
-            item = restart_stay(self._reinforce(known), self._turn.round)
+            item = self._reinforce(known)
+            since = max(item.since, self._turn.round)  # its stay in its tier starts again
         origin = least_trusted(item.origin, self._turn.origin) if item.origin != "rule" else self._turn.origin
         tier = self._allowed(item.tier, origin)
-        return replace(item, content=given["content"], origin=origin, source=self._turn.source, tier=tier)
+        source = self._turn.source
+        return replace(item, content=given["content"], origin=origin, source=source, tier=tier, since=since)
 
     def _keep_former_value(self, known: MemoryItem, content: str) -> Iterator[Operation]:
         """Keep the former value of a single-valued attribute in swap."""

@@ -70,13 +70,13 @@ def _neighbours(line: str) -> Iterator[str]:
 
 def subjects(text: str) -> Set[str]:
     """Return the terms of `text`."""
-    return frozenset(_terms(text))
+    return _subjects_of_short(text) if len(text) <= _MAX_CACHED else frozenset(_terms_in(text))
 
 
 def mentions(said: Set[str], content: str, share: float = 0.8) -> bool:
     """Whether the terms in `said` include this share of the terms of `content`."""
     wanted = subjects(content)
-    return len(wanted) > 1 and len(wanted & said) / len(wanted) >= share
+    return not wanted.isdisjoint(said) and len(wanted) > 1 and len(wanted & said) / len(wanted) >= share
 
 
 class Facts:
@@ -158,6 +158,7 @@ def _terms_in(text: str) -> tuple[str, ...]:
 _MAX_CACHED = 500
 """Item contents are analysed repeatedly; longer texts are not worth caching."""
 _terms_of_short = lru_cache(maxsize=8192)(_terms_in)
+_subjects_of_short = lru_cache(maxsize=8192)(lambda text: frozenset(_terms_of_short(text)))
 
 
 def _fixed_words(words: list[str]) -> tuple[str, ...]:

@@ -98,7 +98,10 @@ Do not write such a block yourself.
 
 def is_example(item: Mapping[str, Any]) -> bool:
     """Whether an item was copied from the protocol's examples."""
-    return item.get("content") in {example["content"] for example in _EXAMPLES.values()}
+    return item.get("content") in _EXAMPLE_CONTENTS
+
+
+_EXAMPLE_CONTENTS = frozenset(example["content"] for example in _EXAMPLES.values())
 
 
 _OPEN_QUESTION = f"""{_OPEN_PROTOCOL}

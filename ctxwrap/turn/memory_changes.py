@@ -70,8 +70,10 @@ def changes_with_owners(
 
 def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
     """`snapshot` without items that the model copied from the instructions."""
-    memory = {tier: [item for item in items if not is_example(item)] for tier, items in snapshot["memory"].items()}
-    return {**snapshot, "memory": memory}
+    tiers = snapshot["memory"].items()
+    if not any(is_example(item) for _, items in tiers for item in items):
+        return snapshot
+    return {**snapshot, "memory": {tier: [item for item in items if not is_example(item)] for tier, items in tiers}}
 
 
 def last_user_text(request: Request) -> str:

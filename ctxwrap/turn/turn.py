@@ -346,7 +346,9 @@ class Turn:
         return events
 
     def _with_violations(self, reading: ParsedReply | None) -> ParsedReply | None:
-        return reading and replace(reading, violations=(*reading.violations, *self._outcome.violations))
+        if reading is None or not self._outcome.violations:
+            return reading
+        return replace(reading, violations=(*reading.violations, *self._outcome.violations))
 
     @property
     def _origin(self) -> Origin:
