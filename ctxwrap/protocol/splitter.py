@@ -67,6 +67,10 @@ class Splitter:
         self._match = SeparatorMatch(0, 0)
         """Relative to its start."""
         self._object = ObjectEnd()
+        self._unread: list[str] = []
+        """Held text that `_object` has not read yet, since it cannot end there."""
+        self._closers = 0
+        """The brackets in it that may close others."""
         self._strict = -1
         """The end of its strict JSON, if known."""
         self._value: dict[str, Any] | None = None
@@ -79,6 +83,8 @@ class Splitter:
         self._block_is_known = False
 
     def feed(self, chunk: str) -> str:
+        if self._unread:
+            self._catch_up()
         if self._step == self._in_tail:
             self._held.append(chunk)
             return ""
@@ -108,14 +114,28 @@ class Splitter:
         if self._step == self._in_tail:
             self._held.append(chunk)
             return True
-        if self._step != self._in_object or self._at != len(self._text) or chunk.count("}") >= self._object.depth:
+        if self._step != self._in_object or self._at != len(self._text):
             return False
-        self._object.feed(chunk, 0)
+        closers = chunk.count("}") + chunk.count("]")
+        if self._closers + closers >= self._object.depth:
+            self._catch_up()
+            if self._step == self._in_tail:
+                return self.hides(chunk)
+            if closers >= self._object.depth:
+                return False
+        self._unread.append(chunk)
+        self._closers += closers
         self._held.append(chunk)
-        self._text, self._at = chunk[-1], 1
+        self._text, self._at = chunk[-1:] or self._text[-1:], 1
+        return True
+
+    def _catch_up(self) -> None:
+        """Read the held text that was not read yet; most of it is read in few, longer pieces."""
+        self._object.feed("".join(self._unread), 0)
+        self._unread.clear()
+        self._closers = 0
         if self._object.failed:
             self._step = self._in_tail
-        return True
 
     def close(self) -> str:
         self._more = False
@@ -148,6 +168,8 @@ class Splitter:
         self._match = self._scan.match.moved(-until)
         self._before = self._text[until - 1]
         self._object, self._strict = ObjectEnd(), -1
+        self._unread.clear()
+        self._closers = 0
         if self._match.fence:
             self._step = self._in_block
         elif self._more:

@@ -85,6 +85,60 @@ def test_passed_chunk_is_shown_unchanged(text: str, cuts: list[int]) -> None:
     assert fed.reading == passed.reading
 
 
+ENDS = [
+    *JSON.partition("{"),
+    "]}",
+    "]",
+    "}",
+    "}}",
+    "{",
+    "[",
+    '"',
+    "\\",
+    ",",
+    " ",
+    "\n",
+    "",
+    "a",
+    '"a": [1, {"b": []}]',
+    "More.",
+]
+
+
+@examples(400)
+@given(
+    TEXTS.map("".join) | st.lists(st.sampled_from(ENDS), max_size=12).map(lambda ends: f"{SEPARATOR}\n{''.join(ends)}"),
+    st.lists(st.integers(0, 2000), max_size=40),
+)
+def test_hidden_chunk_shows_nothing_however_it_is_read(text: str, cuts: list[int]) -> None:
+    fed, hidden = ReplyStream(RUNTIME), ReplyStream(RUNTIME)
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    for chunk in (text[start:end] for start, end in pairwise(edges)):
+        assert fed.feed(chunk) == ("" if hidden.hides(chunk) else hidden.feed(chunk))
+        assert fed.spans == hidden.spans
+    assert fed.close() == hidden.close()
+    assert fed.reading == hidden.reading
+
+
+def test_text_after_a_hidden_snapshot_is_shown_at_once() -> None:
+    stream = ReplyStream(RUNTIME)
+    stream.feed(f'Hi.\n\n{SEPARATOR}\n{{"version": "2.2", "memory": {{}}, "capabilities": [')
+    assert not stream.hides("]}")
+    assert stream.feed("]}") == ""
+    assert stream.feed("\n\nMore.") == "\n\nMore."
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a": ', "}"), ('[{"a": ', "}]")])
+@pytest.mark.parametrize("depth", range(12, 36))
+def test_depth_of_an_object_counts_alike_for_every_cut(depth: int, opening: str, closing: str) -> None:
+    deep = opening * depth + "1" + closing * depth
+    for text in (f'{JSON[:-1]}, "more": {deep}}}', f'{{"more": {deep}, "brackets": "]]}}}}", {JSON[1:]}'):
+        for reply in (f"Hi.\n\n{SEPARATOR}\n{text}", f"Hi.\n\n{SEPARATOR}\n{text}\n\nMore."):
+            visible, stream = shown(reply, [*range(0, len(reply), 7)])
+            assert visible == read_reply(reply, RUNTIME).visible
+            assert stream.reading == read_reply(reply, RUNTIME)
+
+
 def test_most_chunks_of_prose_pass() -> None:
     words = [f" {word}" for word in "\n\n".join(PARAGRAPHS).split(" ")]
     stream = ReplyStream(RUNTIME)
