@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -96,12 +96,8 @@ Do not write such a block yourself.
 {_CLOSE_PROTOCOL}"""
 
 
-def is_example(item: Mapping[str, Any]) -> bool:
-    """Whether an item was copied from the protocol's examples."""
-    return item.get("content") in _EXAMPLE_CONTENTS
-
-
-_EXAMPLE_CONTENTS = frozenset(example["content"] for example in _EXAMPLES.values())
+EXAMPLE_CONTENTS = frozenset(example["content"] for example in _EXAMPLES.values())
+"""The contents of items that a model may have copied from the protocol."""
 
 
 _OPEN_QUESTION = f"""{_OPEN_PROTOCOL}

@@ -8,7 +8,7 @@ from ctxwrap.memory.items import highest_tier
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, drop_omitted, observe, user_statements
 from ctxwrap.memory.owned import Contribution, offered_core, split_returned, without_known
-from ctxwrap.protocol.instructions import is_example
+from ctxwrap.protocol.instructions import EXAMPLE_CONTENTS
 from ctxwrap.settings import Settings
 from ctxwrap.types import Operation, OwnerView, Request
 
@@ -70,10 +70,11 @@ def changes_with_owners(
 
 def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
     """`snapshot` without items that the model copied from the instructions."""
-    tiers = snapshot["memory"].items()
-    if not any(is_example(item) for _, items in tiers for item in items):
+    memory = snapshot["memory"]
+    if EXAMPLE_CONTENTS.isdisjoint([item["content"] for items in memory.values() for item in items]):
         return snapshot
-    return {**snapshot, "memory": {tier: [item for item in items if not is_example(item)] for tier, items in tiers}}
+    kept = {tier: [item for item in items if item["content"] not in EXAMPLE_CONTENTS] for tier, items in memory.items()}
+    return {**snapshot, "memory": kept}
 
 
 def last_user_text(request: Request) -> str:
