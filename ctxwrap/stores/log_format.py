@@ -152,6 +152,9 @@ def truncate_for_log(text: str) -> str:
 CHECKSUM_LENGTH = len(b',"c":"0000000000000000"}}\n')
 """The length of the end of a line that holds its checksums."""
 
+OWN_CHECKSUM = slice(-len(b'00000000"}}\n'), -len(b'"}}\n'))
+"""Where lines that end with a newline hold the checksum of the last one."""
+
 CHECKSUMS = re.compile(rb',"c":"([0-9a-f]{8})([0-9a-f]{8})"\}\}')
 
 UNCOVERED = len(b'00000000"}}')
@@ -171,17 +174,22 @@ def encode_record(record: Record) -> bytes:
 def encode_batch(records: Sequence[Record], check: int, synced: int | None = None) -> bytes:
     """The records as the lines of one batch behind a line with the checksum `check`."""
     lines = []
+    mark = "" if synced is None else f',"w":{synced}'
     for place, record in enumerate(records):
-        said = {name: value for name, value in record.items() if name != "ctx"}
-        control = dict(record["ctx"]) or {"v": 1}
-        if synced is not None:
-            control["w"] = synced
-        if len(records) > 1:
-            control["b"] = [place, len(records)]
-        covered = encode_record({**said, "ctx": control})[:-2] + b',"c":"%08x' % check
+        batch = f',"b":[{place},{len(records)}]' if len(records) > 1 else ""
+        covered = encode_record(_with_control_last(record))[:-2] + f'{mark}{batch},"c":"{check:08x}'.encode()
         check = zlib.crc32(covered)
         lines.append(covered + b'%08x"}}\n' % check)
     return b"".join(lines)
+
+
+def _with_control_last(record: Record) -> Record:
+    """The record so that its line ends with control data, which is never empty."""
+    control = record["ctx"]
+    if control and next(reversed(record)) == "ctx" and "b" not in control and "w" not in control:
+        return record
+    known = {name: value for name, value in control.items() if name not in ("b", "w")}
+    return {**{name: value for name, value in record.items() if name != "ctx"}, "ctx": known or {"v": 1}}
 
 
 def encode_line(record: Record) -> bytes:
