@@ -50,13 +50,18 @@ class Journal:
         """The position up to which it is known to be on the medium."""
         self._seen: OpenFile | None = None
         """The open file that these fields describe, if it is still open since they were read."""
+        self.is_current = False
+        """Whether the holder of the lock saw that the path names this file and that they describe all of it."""
         self._reported: set[int] = set()
         self._picking = RecordPicker()
 
-    def read(self, after: int = 0) -> tuple[list[Record], int]:
+    def read(self, after: int = 0, *, is_locked: bool = False) -> tuple[list[Record], int]:
         """The records behind a position, and the position behind them."""
         try:
-            if os.stat(self.path, follow_symlinks=False).st_size == after:
+            known = os.stat(self.path, follow_symlinks=False)
+            if known.st_size == after:
+                if is_locked:
+                    self.is_current = (known.st_ino, after) == (self._file, self._end) and not disk.is_doubtful(known)
                 return [], after
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 known = os.fstat(handle)
@@ -128,10 +133,14 @@ class Journal:
             return _tail(handle, position)
 
     def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
-        """Append records; returns where they end and, for lasting ones, how to wait for the medium."""
-        file, known = self._opened(keeps=not lasting)
+        """Append records; returns where they end and, for lasting ones, how to wait for the medium.
+
+        A file to wait for is opened anew: the system reports a failed write once to each opening of the file.
+        """
+        file = OpenFile(self.path, _FLAGS) if lasting else handles.take(self.path, _FLAGS)
+        if not self.is_current or file is not self._seen:
+            file = self._cleared(file)
         try:
-            self._clear_end(file, known)
             is_open = bool(self._tail) and not self._tail.endswith(b"\n")
             lines = encode_batch(records, self._check, self._synced if lasting else None)
             self._write(file.handle, b"\n" + lines if is_open else lines)
@@ -146,7 +155,7 @@ class Journal:
         """The whole file, to wait for the medium; None if there is no file."""
         if not os.path.exists(self.path):
             return None
-        file, known = self._opened(keeps=False)
+        file, known = self._certain(OpenFile(self.path, _FLAGS))
         return Written(self, file, known.st_ino, known.st_size)
 
     def take_back(self) -> None:
@@ -169,24 +178,6 @@ class Journal:
         if file == self._file:
             self._synced = max(self._synced, position)
 
-    def _opened(self, *, keeps: bool) -> tuple[OpenFile, os.stat_result]:
-        """Open the file for writing. After a failed sync it is written again first: its data may be lost.
-
-        A file to wait for is opened anew: the system reports a failed write once for each time that it was opened.
-        """
-        while True:
-            file = handles.take(self.path, _FLAGS) if keeps else OpenFile(self.path, _FLAGS)
-            try:
-                known = file.look()
-                if known is not None and not disk.is_doubtful(known):
-                    return file, known
-                if known is not None:
-                    disk.replace(self.path, disk.read_all(file.handle), lasting=True)
-            except BaseException:
-                file.close()
-                raise
-            file.close()
-
     def _write(self, handle: int, lines: bytes) -> None:
         end = self._end
         try:
@@ -199,11 +190,32 @@ class Journal:
         self._end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
         self._check = int(self._tail[OWN_CHECKSUM], 16)
 
-    def _clear_end(self, file: OpenFile, known: os.stat_result) -> None:
-        """Bring what is known of the file up to date, and set aside an incomplete end."""
-        if file is self._seen and known.st_size == self._end:
-            return
-        handle = file.handle
+    def _certain(self, file: OpenFile) -> tuple[OpenFile, os.stat_result]:
+        """The open file, or another if the path names another; after a failed sync it is written again."""
+        try:
+            while (known := file.look()) is None or disk.is_doubtful(known):
+                if known is not None:  # its data may be lost
+                    disk.replace(self.path, disk.read_all(file.handle), lasting=True)
+                file.close()
+                file = OpenFile(self.path, _FLAGS)
+        except BaseException:
+            file.close()
+            raise
+        return file, known
+
+    def _cleared(self, file: OpenFile) -> OpenFile:
+        """The file to append to, after learning what is new in it and setting aside an incomplete end."""
+        file, known = self._certain(file)
+        try:
+            if file is not self._seen or known.st_size != self._end:
+                self._clear_end(file.handle, known)
+                self._seen = file
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _clear_end(self, handle: int, known: os.stat_result) -> None:
         # the tail is compared because a new file may reuse the inode of a replaced one
         if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
             self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
@@ -211,7 +223,6 @@ class Journal:
             self._know(handle, known.st_ino, _look_through(handle, self._end))
         if known.st_size != self._end:
             self._set_aside(handle, self._end)
-        self._seen = file
 
     def _set_aside(self, handle: int, good: int) -> None:
         torn = disk.read_all(handle, good)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
+from threading import get_ident
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
@@ -137,6 +138,8 @@ class FileLog:
         """Whether the session's directory is known to be on the medium."""
         self._named: set[int] = set()
         """The inodes of streams whose names are known to be on the medium."""
+        self._holder = 0
+        """The thread that holds the lock."""
         self._edition: int | None = None
         """The edition, while the lock is held."""
         self._unsynced: list[Written] = []
@@ -201,11 +204,16 @@ class FileLog:
             lock = FileLock(self._lock_path)
             try:
                 lock.acquire(wait=True)
-                self._edition = lock.size
+                self._begin(lock.size)
                 yield
             finally:
-                self._edition = None
+                self._holder, self._edition = 0, None
                 lock.release()
+
+    def _begin(self, edition: int) -> None:
+        self._holder, self._edition = get_ident(), edition
+        for journal in self._journals.values():
+            journal.is_current = False
 
     def edition(self) -> int:
         """The length of the lock file, which grows by a byte with every rewriting."""
@@ -220,7 +228,7 @@ class FileLog:
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         with self._explained("read"):
             self._check_format()
-            return self._journals[stream].read(after)
+            return self._journals[stream].read(after, is_locked=self._holder == get_ident())
 
     def between(self, stream: str, first: int, last: int) -> list[Record]:
         with self._explained("read"):
