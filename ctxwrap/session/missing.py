@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, get_args
 
-from ctxwrap.kinds import is_file, kind_named
+from ctxwrap.kinds import KINDS, is_file, kind_named
 from ctxwrap.memory.similarity import key_of
 from ctxwrap.pack.receipt import EventClass, EventIds, context_event
 from ctxwrap.protocol.vocabulary import MAX_QUESTIONS
@@ -22,6 +22,9 @@ CLASSES = (DETECTED, REQUESTED, RESOLVED)
 
 _MOST, _ROUNDS = 32, 50
 """The most open questions, and also sources, and the rounds after which they expire."""
+
+_WANTED = frozenset(name for name, kind in KINDS.items() if is_file(name) or kind.severity is not None)
+"""The kinds of items that are missing context when a pack lacks them."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
@@ -47,7 +50,8 @@ def gaps_in(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[Missin
     """The gaps of a pack, worst first: files and texts that should be in it."""
     found = [_file(str(each["path"]), each) for each in report.get("missing_context") or ()]
     known = {each.source for each in found}
-    found += [each for item in items if (each := _gap(item)) is not None and each.source not in known]
+    wanted = [item for item in items if item.kind in _WANTED]
+    found += [each for item in wanted if (each := _gap(item)) is not None and each.source not in known]
     return sorted(found, key=lambda each: -SEVERITIES.index(each.severity))
 
 
@@ -98,7 +102,9 @@ def pack_events(
     A gap that stays is logged again only if its severity changes.
     """
     lacks = {each.id: each for each in gaps_in(items, report)}
-    shown = {_source_of(item) for item in items if item.included and _is_wanted(item.kind)}
+    if not known and not lacks:
+        return []
+    shown = {_source_of(item) for item in items if item.included and item.kind in _WANTED}
     there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
     left = {each.id: each for each in known if each not in there and each not in over}
@@ -110,11 +116,6 @@ def pack_events(
         *(_settled(each, ids, "expired", "nobody came back to it") for each in over),
         *(_detected(each, ids) for each in (*new, *changed)),
     ]
-
-
-def _is_wanted(kind: str) -> bool:
-    """Whether items of a kind are missing context when a pack lacks them."""
-    return is_file(kind) or kind_named(kind).severity is not None
 
 
 def _overdue(known: MissingItems, round: int) -> list[MissingContext]:
@@ -215,8 +216,10 @@ def changed_by(event: Record, before: MissingContext | None) -> MissingContext |
 
 def missing_after(known: MissingItems, event: Record) -> MissingItems:
     """The open and declined entries after one more event of the log."""
+    if event.get("type") not in CLASSES:
+        return known
     id = event.get("subject")
-    if event.get("type") not in CLASSES or not isinstance(id, str) or not id:
+    if not isinstance(id, str) or not id:
         return known
     at = next((at for at, each in enumerate(known) if each.id == id), len(known))
     new = changed_by(event, known[at] if at < len(known) else None)

@@ -14,7 +14,8 @@ from ctxwrap.types import Message, Record
 
 def timestamp(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def message_range(source: str) -> tuple[int, int]:
@@ -77,15 +78,15 @@ def message_in(record: Record) -> Message:
     content, calls = record.get("content") or "", record.get("tool_calls") or ()
     if not isinstance(content, str) and not _all_objects(content):
         raise ValueError("content is neither text nor parts")
-    if not _all_objects(calls) or not all(call.keys() >= _CALL for call in calls):
+    if calls and not (_all_objects(calls) and all(call.keys() >= _CALL for call in calls)):
         raise ValueError("tool_calls are no calls")
     return Message(
-        role=record.get("role", "user"),
-        content=content,
-        name=record.get("name") or "",
-        tool_calls=tuple(calls),
-        tool_call_id=record.get("tool_call_id") or "",
-        extra=record.get("extra") or {},
+        record.get("role", "user"),
+        content,
+        record.get("name") or "",
+        tuple(calls),
+        record.get("tool_call_id") or "",
+        record.get("extra") or {},
     )
 
 
@@ -101,7 +102,7 @@ def tokens_in(record: Record) -> Mapping[str, int]:
 def count_in(record: Any, name: str) -> int | None:
     """A field's value if it is a count."""
     value = record.get(name) if isinstance(record, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and value >= 0 else None
 
 
 def number_in(record: Record) -> int | None:
@@ -114,8 +115,12 @@ def number_in(record: Record) -> int | None:
 def turn_in(record: Record) -> str:
     """The turn that wrote a record, from `turn` or from the start of `id`; empty if neither is there."""
     control: Any = record.get("ctx")
-    ids = (control.get("turn"), control.get("id")) if isinstance(control, dict) else ()
-    return next((text.partition("-")[0] if at else text for at, text in enumerate(ids) if isinstance(text, str)), "")
+    if not isinstance(control, dict):
+        return ""
+    turn, id = control.get("turn"), control.get("id")
+    if isinstance(turn, str):
+        return turn
+    return id.partition("-")[0] if isinstance(id, str) else ""
 
 
 def next_number(record: Record, before: int) -> int:
