@@ -98,7 +98,9 @@ def loaded(blob: Record, files: Files) -> bytes:
 def blobs_in(record: Record) -> Iterator[Record]:
     """The blobs that a record refers to."""
     control = record.get("ctx")
-    for blob in (control.get("blob"), *_list(control.get("blobs"))) if isinstance(control, dict) else ():
+    if not isinstance(control, dict) or not ("blob" in control or "blobs" in control):
+        return
+    for blob in (control.get("blob"), *_list(control.get("blobs"))):
         whole = reference_in(blob)
         if isinstance(whole, dict) and isinstance(whole.get("id"), str):
             yield whole
