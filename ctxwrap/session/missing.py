@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, get_args
 
-from ctxwrap.kinds import KINDS, is_file, kind_named
+from ctxwrap.kinds import is_file, kind_named
 from ctxwrap.memory.similarity import key_of
 from ctxwrap.pack.receipt import EventClass, EventIds, context_event
 from ctxwrap.protocol.vocabulary import MAX_QUESTIONS
@@ -22,9 +22,6 @@ CLASSES = (DETECTED, REQUESTED, RESOLVED)
 
 _MOST, _ROUNDS = 32, 50
 """The most open questions, and also sources, and the rounds after which they expire."""
-
-_WANTED = frozenset(name for name, kind in KINDS.items() if is_file(name) or kind.severity is not None)
-"""The kinds of items that are missing context when a pack lacks them."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
@@ -46,12 +43,11 @@ def open_in(known: Iterable[MissingContext]) -> MissingItems:
     return tuple(filter(is_open, known))
 
 
-def gaps_in(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
+def gaps_in(items: Sequence[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
     """The gaps of a pack, worst first: files and texts that should be in it."""
     found = [_file(str(each["path"]), each) for each in report.get("missing_context") or ()]
     known = {each.source for each in found}
-    wanted = [item for item in items if item.kind in _WANTED]
-    found += [each for item in wanted if (each := _gap(item)) is not None and each.source not in known]
+    found += [each for item in _wanted(items) if (each := _gap(item)) is not None and each.source not in known]
     return sorted(found, key=lambda each: -SEVERITIES.index(each.severity))
 
 
@@ -104,7 +100,7 @@ def pack_events(
     lacks = {each.id: each for each in gaps_in(items, report)}
     if not known and not lacks:
         return []
-    shown = {_source_of(item) for item in items if item.included and item.kind in _WANTED}
+    shown = {_source_of(item) for item in _wanted(items) if item.included}
     there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
     left = {each.id: each for each in known if each not in there and each not in over}
@@ -116,6 +112,12 @@ def pack_events(
         *(_settled(each, ids, "expired", "nobody came back to it") for each in over),
         *(_detected(each, ids) for each in (*new, *changed)),
     ]
+
+
+def _wanted(items: Sequence[PackItem]) -> list[PackItem]:
+    """The items that are missing context when a pack lacks them: those of a few kinds."""
+    kinds = {kind for kind in {item.kind for item in items} if is_file(kind) or kind_named(kind).severity is not None}
+    return [item for item in items if item.kind in kinds]
 
 
 def _overdue(known: MissingItems, round: int) -> list[MissingContext]:
