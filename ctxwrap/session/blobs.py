@@ -22,6 +22,9 @@ LARGE_RESULT = 1024
 LARGE = 16 * 1024
 """Any other content of at least this many bytes is, too."""
 
+_MOST_PER_CHARACTER = 4
+"""Bytes of a character in UTF-8."""
+
 _SHOWN = 200
 
 BlobForm = Literal["text", "parts", "bytes"]
@@ -30,9 +33,11 @@ BlobForm = Literal["text", "parts", "bytes"]
 
 def externalise(record: Record, files: Files, *, lasting: bool) -> Record:
     """The record of a message, with a large content replaced by a reference."""
-    content = record["content"]
+    content, large = record["content"], LARGE_RESULT if record["role"] == "tool" else LARGE
+    if isinstance(content, str) and _MOST_PER_CHARACTER * len(content) < large:
+        return record
     data = _encoded(content)
-    if len(data) < (LARGE_RESULT if record["role"] == "tool" else LARGE):
+    if len(data) < large:
         return record
     blob = stored(data, files, "text" if isinstance(content, str) else "parts", lasting=lasting)
     said = record["ctx"].get("digest") or digest(message_in(record))
@@ -93,7 +98,9 @@ def loaded(blob: Record, files: Files) -> bytes:
 def blobs_in(record: Record) -> Iterator[Record]:
     """The blobs that a record refers to."""
     control = record.get("ctx")
-    for blob in (control.get("blob"), *_list(control.get("blobs"))) if isinstance(control, dict) else ():
+    if not isinstance(control, dict) or not ("blob" in control or "blobs" in control):
+        return
+    for blob in (control.get("blob"), *_list(control.get("blobs"))):
         whole = reference_in(blob)
         if isinstance(whole, dict) and isinstance(whole.get("id"), str):
             yield whole

@@ -43,11 +43,11 @@ def open_in(known: Iterable[MissingContext]) -> MissingItems:
     return tuple(filter(is_open, known))
 
 
-def gaps_in(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
+def gaps_in(items: Sequence[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
     """The gaps of a pack, worst first: files and texts that should be in it."""
     found = [_file(str(each["path"]), each) for each in report.get("missing_context") or ()]
     known = {each.source for each in found}
-    found += [each for item in items if (each := _gap(item)) is not None and each.source not in known]
+    found += [each for item in _wanted(items) if (each := _gap(item)) is not None and each.source not in known]
     return sorted(found, key=lambda each: -SEVERITIES.index(each.severity))
 
 
@@ -98,7 +98,9 @@ def pack_events(
     A gap that stays is logged again only if its severity changes.
     """
     lacks = {each.id: each for each in gaps_in(items, report)}
-    shown = {_source_of(item) for item in items if item.included and _is_wanted(item.kind)}
+    if not known and not lacks:
+        return []
+    shown = {_source_of(item) for item in _wanted(items) if item.included}
     there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
     left = {each.id: each for each in known if each not in there and each not in over}
@@ -112,9 +114,10 @@ def pack_events(
     ]
 
 
-def _is_wanted(kind: str) -> bool:
-    """Whether items of a kind are missing context when a pack lacks them."""
-    return is_file(kind) or kind_named(kind).severity is not None
+def _wanted(items: Sequence[PackItem]) -> list[PackItem]:
+    """The items that are missing context when a pack lacks them: those of a few kinds."""
+    kinds = {kind for kind in {item.kind for item in items} if is_file(kind) or kind_named(kind).severity is not None}
+    return [item for item in items if item.kind in kinds]
 
 
 def _overdue(known: MissingItems, round: int) -> list[MissingContext]:
@@ -215,8 +218,10 @@ def changed_by(event: Record, before: MissingContext | None) -> MissingContext |
 
 def missing_after(known: MissingItems, event: Record) -> MissingItems:
     """The open and declined entries after one more event of the log."""
+    if event.get("type") not in CLASSES:
+        return known
     id = event.get("subject")
-    if event.get("type") not in CLASSES or not isinstance(id, str) or not id:
+    if not isinstance(id, str) or not id:
         return known
     at = next((at for at, each in enumerate(known) if each.id == id), len(known))
     new = changed_by(event, known[at] if at < len(known) else None)

@@ -274,17 +274,15 @@ class Session:
         is_edge: bool,
     ) -> None:
         lasting = self._settings.durability == "always" or (is_edge and self._settings.durability == "turn")
-        whole = {
-            "messages": self.numbered("messages", turn, part, messages, timestamp(now)),
-            "events": self.numbered("events", turn, part, events, timestamp(now)),
+        time = timestamp(now)
+        whole = self.numbered("messages", turn, part, messages, time)
+        written = {
+            "messages": [blobs.externalise(record, self.log.files, lasting=lasting) for record in whole],
+            "events": self._counted(self._allowed(turn, self.numbered("events", turn, part, events, time)), len(whole)),
         }
-        count = self.state.sequence["messages"] + len(messages)
-        whole["events"] = [_counted(event, count) for event in map(self._allowed(turn), whole["events"])]
-        apart = [blobs.externalise(record, self.log.files, lasting=lasting) for record in whole["messages"]]
-        written = {"messages": apart, "events": whole["events"]}
-        contents = {record["ctx"]["id"]: original for record, original in zip(apart, whole["messages"], strict=True)}
+        contents = {id(apart): record for apart, record in zip(written["messages"], whole, strict=True)}
         for stream, position in self.log.append(written, lasting=lasting).items():
-            self._take(stream, written[stream], position, lambda record: contents[record["ctx"]["id"]])
+            self._take(stream, written[stream], position, lambda record: contents[id(record)])
             self._unsaved += len(written[stream])
         if self._derives:
             self._derive()
@@ -352,35 +350,33 @@ class Session:
             self._retriever = self._new_retriever()
             raise
 
-    def _allowed(self, turn: str) -> RecordChange:
-        """Remove from an event what was forgotten or purged while its turn was open."""
+    def _allowed(self, turn: str, events: list[Record]) -> list[Record]:
+        """The events without what was forgotten or purged while their turn was open."""
+        is_purged = turn in self.state.purged
+        if not is_purged and not self.memory.forgotten:
+            return events
         forgotten = frozenset(self.memory.forgotten)
-        if not forgotten and turn not in self.state.purged:
-            return lambda event: event
-        if turn not in self.state.purged:
-            is_forgotten = self.state.forgotten_since(turn)
-            if is_forgotten is None:
-                return Forgetting(ids=forgotten).event
-            open_turn = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
-            return lambda event: without_facts(open_turn.event(event), is_forgotten)
-        redaction = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
-        return lambda event: redaction.event(unanswered(event))
+        open_turn = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
+        if is_purged:
+            return [open_turn.event(unanswered(event)) for event in events]
+        is_forgotten = self.state.forgotten_since(turn)
+        if is_forgotten is None:
+            return list(map(Forgetting(ids=forgotten).event, events))
+        return [without_facts(open_turn.event(event), is_forgotten) for event in events]
+
+    def _counted(self, events: list[Record], new: int) -> list[Record]:
+        """Add the number of messages to events that end a turn or come with a message: derived files depend on it."""
+        for event in events:
+            if event.get("type") in COUNTING:
+                event["ctx"]["messages"] = self.state.sequence["messages"] + new
+        return events
 
     def numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:
         """The records with their control data; the ids of a named part are the same when it is written again."""
-        first, kind = self.state.sequence[stream] + 1, "e" if stream == "events" else ""
+        first, head = self.state.sequence[stream] + 1, f"{turn}-{part}{'e' if stream == 'events' else ''}"
+        named = {"turn": turn, "time": time} if "-" in turn else {"time": time}
         return [
-            {
-                **record,
-                "ctx": {
-                    "v": 1,
-                    "seq": seq,
-                    "id": f"{turn}-{part}{kind}{at if part else seq}",
-                    **({"turn": turn} if "-" in turn else {}),
-                    "time": time,
-                    **record["ctx"],
-                },
-            }
+            {**record, "ctx": {"v": 1, "seq": seq, "id": f"{head}{at if part else seq}", **named, **record["ctx"]}}
             for at, (seq, record) in enumerate(enumerate(records, first))
         ]
 
@@ -516,8 +512,3 @@ def _working_directory() -> bytes:
     except OSError:
         path = "/"
     return os.fsencode(path if path.isprintable() else "/") + b"\n"
-
-
-def _counted(event: Record, messages: int) -> Record:
-    """Add the number of messages to events that end a turn or come with a message: derived files depend on it."""
-    return {**event, "ctx": {**event["ctx"], "messages": messages}} if event.get("type") in COUNTING else event

@@ -14,7 +14,8 @@ from ctxwrap.types import Message, Record
 
 def timestamp(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def message_range(source: str) -> tuple[int, int]:
@@ -77,15 +78,15 @@ def message_in(record: Record) -> Message:
     content, calls = record.get("content") or "", record.get("tool_calls") or ()
     if not isinstance(content, str) and not _all_objects(content):
         raise ValueError("content is neither text nor parts")
-    if not _all_objects(calls) or not all(call.keys() >= _CALL for call in calls):
+    if calls and not (_all_objects(calls) and all(call.keys() >= _CALL for call in calls)):
         raise ValueError("tool_calls are no calls")
     return Message(
-        role=record.get("role", "user"),
-        content=content,
-        name=record.get("name") or "",
-        tool_calls=tuple(calls),
-        tool_call_id=record.get("tool_call_id") or "",
-        extra=record.get("extra") or {},
+        record.get("role", "user"),
+        content,
+        record.get("name") or "",
+        tuple(calls),
+        record.get("tool_call_id") or "",
+        record.get("extra") or {},
     )
 
 
@@ -101,7 +102,7 @@ def tokens_in(record: Record) -> Mapping[str, int]:
 def count_in(record: Any, name: str) -> int | None:
     """A field's value if it is a count."""
     value = record.get(name) if isinstance(record, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and value >= 0 else None
 
 
 def number_in(record: Record) -> int | None:
@@ -114,8 +115,12 @@ def number_in(record: Record) -> int | None:
 def turn_in(record: Record) -> str:
     """The turn that wrote a record, from `turn` or from the start of `id`; empty if neither is there."""
     control: Any = record.get("ctx")
-    ids = (control.get("turn"), control.get("id")) if isinstance(control, dict) else ()
-    return next((text.partition("-")[0] if at else text for at, text in enumerate(ids) if isinstance(text, str)), "")
+    if not isinstance(control, dict):
+        return ""
+    turn, id = control.get("turn"), control.get("id")
+    if isinstance(turn, str):
+        return turn
+    return id.partition("-")[0] if isinstance(id, str) else ""
 
 
 def next_number(record: Record, before: int) -> int:
@@ -152,6 +157,9 @@ def truncate_for_log(text: str) -> str:
 CHECKSUM_LENGTH = len(b',"c":"0000000000000000"}}\n')
 """The length of the end of a line that holds its checksums."""
 
+OWN_CHECKSUM = slice(-len(b'00000000"}}\n'), -len(b'"}}\n'))
+"""Where lines that end with a newline hold the checksum of the last one."""
+
 CHECKSUMS = re.compile(rb',"c":"([0-9a-f]{8})([0-9a-f]{8})"\}\}')
 
 UNCOVERED = len(b'00000000"}}')
@@ -171,17 +179,22 @@ def encode_record(record: Record) -> bytes:
 def encode_batch(records: Sequence[Record], check: int, synced: int | None = None) -> bytes:
     """The records as the lines of one batch behind a line with the checksum `check`."""
     lines = []
+    mark = "" if synced is None else f',"w":{synced}'
     for place, record in enumerate(records):
-        said = {name: value for name, value in record.items() if name != "ctx"}
-        control = dict(record["ctx"]) or {"v": 1}
-        if synced is not None:
-            control["w"] = synced
-        if len(records) > 1:
-            control["b"] = [place, len(records)]
-        covered = encode_record({**said, "ctx": control})[:-2] + b',"c":"%08x' % check
+        batch = f',"b":[{place},{len(records)}]' if len(records) > 1 else ""
+        covered = encode_record(_with_control_last(record))[:-2] + f'{mark}{batch},"c":"{check:08x}'.encode()
         check = zlib.crc32(covered)
         lines.append(covered + b'%08x"}}\n' % check)
     return b"".join(lines)
+
+
+def _with_control_last(record: Record) -> Record:
+    """The record so that its line ends with control data, which is never empty."""
+    control = record["ctx"]
+    if control and next(reversed(record)) == "ctx" and "b" not in control and "w" not in control:
+        return record
+    known = {name: value for name, value in control.items() if name not in ("b", "w")}
+    return {**{name: value for name, value in record.items() if name != "ctx"}, "ctx": known or {"v": 1}}
 
 
 def encode_line(record: Record) -> bytes:

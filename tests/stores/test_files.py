@@ -33,6 +33,8 @@ HOSTILE = [
     "ß", "ss", "SS", "ẞ", "İ", "i\u0307", "ı", "i", "I", "K", "\u212a", "k", "a" * 64, "a" * 65, "a" * 63 + ".",
 ]  # fmt: skip
 
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files in /proc")
+
 
 class TestFileStore(StoreContract):
     @pytest.fixture
@@ -455,3 +457,62 @@ def test_streams_are_written_together_or_not_at_all(tmp_path: Path) -> None:
         log.append({"messages": [record("c")], "events": [record("e")]})
     assert contents(FileStore(tmp_path).open(KEY)) == ["a", "c"]
     assert not [line.fault for line in log.lines("messages") if line.fault]
+
+
+def open_files(root: Path) -> list[str]:
+    """The files below a directory that this process has open, also removed ones."""
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return [path for link in links if os.path.lexists(link) and (path := os.readlink(link)).startswith(f"{root}/")]
+
+
+@needs_proc
+def test_few_files_stay_open_between_turns_and_none_after_the_store_is_closed(tmp_path: Path) -> None:
+    stores = [FileStore(tmp_path / name) for name in ("one", "other")]
+    for store, number in itertools.product(stores, range(60)):
+        log = store.open(KEY._replace(session=str(number)))
+        with log.locked():
+            log.append({stream: [record(stream)] for stream in ("messages", "events")})
+    assert 0 < len(open_files(tmp_path)) <= 64
+    stores[1].close()
+    assert open_files(tmp_path / "other") == []
+    with log.locked():
+        log.append({"messages": [record("again")]})
+    assert contents(log) == ["messages", "again"]
+    for store in stores:
+        store.close()
+    assert open_files(tmp_path) == []
+
+
+@needs_proc
+def test_a_rewritten_stream_is_not_kept_open(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    for text in ("secret", "other"):
+        with log.locked():
+            log.append({"messages": [record(text)]})
+    with log.locked():
+        log.rewrite("messages", lambda each: {**each, "content": "gone"})
+    assert not [path for path in open_files(tmp_path) if path.endswith("(deleted)")]
+    with log.locked():
+        log.append({"messages": [record("new")]})
+    assert contents(log) == contents(FileStore(tmp_path).open(KEY)) == ["gone", "gone", "new"]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_stream_that_another_program_replaced_gets_the_next_records(tmp_path: Path, reads: bool) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    for text in ("a", "b"):
+        with log.locked():
+            log.append({"messages": [record(text)]})
+    path, copy = log.directory / "messages.jsonl", tmp_path / "copy"
+    _, position = log.read("messages")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+    with log.locked():
+        if reads:
+            assert log.read("messages", position) == ([], position)
+        log.append({"messages": [record("c")]})
+    assert contents(FileStore(tmp_path).open(KEY)) == ["a", "b", "c"]
+    path.write_bytes(b"")
+    with log.locked():
+        log.append({"messages": [record("d")]})
+    assert contents(FileStore(tmp_path).open(KEY)) == ["d"]

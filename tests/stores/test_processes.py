@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ctxwrap.stores.base import Checkpoint
+from ctxwrap.stores.files.locks import try_lock
 from ctxwrap.stores.files.store import FileLog, FileStore
 from tests.stores.work import KEY, STREAMS, Worker, complaints, entry, ids, lost, merged, recovered, telling
 
@@ -242,6 +243,30 @@ def test_lease_has_one_holder(tmp_path: Path, family: Family) -> None:
     assert log.lease() is None, "giving back twice gives nothing of another's back"
     again()
     assert family.bear(lambda: opened(tmp_path).lease() is not None)[1] == b"True"
+
+
+@pytest.mark.parametrize("name", [".lock", ".turn"])
+def test_a_lock_whose_file_was_removed_is_taken_on_the_new_one(tmp_path: Path, family: Family, name: str) -> None:
+    log = opened(tmp_path)
+    with log.locked():
+        give_back = log.lease()
+    assert give_back is not None
+    give_back()
+    (log.directory / name).unlink()
+
+    def hold() -> str:
+        mine = opened(tmp_path)
+        lock = mine.locked()
+        (mine.lease if name == ".turn" else lock.__enter__)()
+        kept.append(lock)
+        return "held"
+
+    kept: list[object] = []
+    holder, _ = family.bear(hold)
+    path = str(log.directory / name)
+    assert try_lock(path) is None
+    family.kill(holder)
+    assert try_lock(path) is not None
 
 
 def test_lease_released_in_a_forked_process_stays_with_its_parent(tmp_path: Path, family: Family) -> None:

@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ctxwrap.stores.base import RecordChange, StreamLine
-from ctxwrap.stores.files import disk
+from ctxwrap.stores.files import disk, handles
 from ctxwrap.stores.files.format import is_of_format_0, upgraded
+from ctxwrap.stores.files.handles import OpenFile
 from ctxwrap.stores.files.lines import StreamPiece, found_in
 from ctxwrap.stores.files.lookup import RecordPicker, span_of
 from ctxwrap.stores.log_format import (
     CHECKSUM_LENGTH,
+    OWN_CHECKSUM,
     contains_any,
     encode_batch,
     last_checksum,
@@ -25,6 +27,8 @@ from ctxwrap.stores.log_format import (
 from ctxwrap.types import Record
 
 logger = logging.getLogger("ctxwrap")
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 
 class Journal:
@@ -44,13 +48,20 @@ class Journal:
         """These three fields before the last append."""
         self._synced = 0
         """The position up to which it is known to be on the medium."""
+        self._seen: OpenFile | None = None
+        """The open file that these fields describe, if it is still open since they were read."""
+        self.is_current = False
+        """Whether the holder of the lock saw that the path names this file and that they describe all of it."""
         self._reported: set[int] = set()
         self._picking = RecordPicker()
 
-    def read(self, after: int = 0) -> tuple[list[Record], int]:
+    def read(self, after: int = 0, *, is_locked: bool = False) -> tuple[list[Record], int]:
         """The records behind a position, and the position behind them."""
         try:
-            if os.stat(self.path, follow_symlinks=False).st_size == after:
+            known = os.stat(self.path, follow_symlinks=False)
+            if known.st_size == after:
+                if is_locked:
+                    self.is_current = (known.st_ino, after) == (self._file, self._end) and not disk.is_doubtful(known)
                 return [], after
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 known = os.fstat(handle)
@@ -122,27 +133,30 @@ class Journal:
             return _tail(handle, position)
 
     def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
-        """Append records; returns where they end and, for lasting ones, how to wait for the medium."""
-        handle, known = self._opened()
+        """Append records; returns where they end and, for lasting ones, how to wait for the medium.
+
+        A file to wait for is opened anew: the system reports a failed write once to each opening of the file.
+        """
+        file = OpenFile(self.path, _FLAGS) if lasting else handles.take(self.path, _FLAGS)
+        if not self.is_current or file is not self._seen:
+            file = self._cleared(file)
         try:
-            end = self._cleared_end(handle, known)
             is_open = bool(self._tail) and not self._tail.endswith(b"\n")
             lines = encode_batch(records, self._check, self._synced if lasting else None)
-            self._write(handle, end, b"\n" + lines if is_open else lines)
+            self._write(file.handle, b"\n" + lines if is_open else lines)
         except BaseException:
-            os.close(handle)
+            file.close()
             raise
-        written = Written(self, handle, self._file, self._end)
         if not lasting:
-            written.close()
-        return written
+            handles.keep(file)
+        return Written(self, file if lasting else None, self._file, self._end)
 
     def whole(self) -> "Written | None":
         """The whole file, to wait for the medium; None if there is no file."""
         if not os.path.exists(self.path):
             return None
-        handle, known = self._opened()
-        return Written(self, handle, known.st_ino, known.st_size)
+        file, known = self._certain(OpenFile(self.path, _FLAGS))
+        return Written(self, file, known.st_ino, known.st_size)
 
     def take_back(self) -> None:
         """Undo the last append because another part of its batch could not be written."""
@@ -157,27 +171,15 @@ class Journal:
         lines = self._all_changed(change, banned)
         lines += encode_batch(new, last_checksum(lines) or 0)
         before()
+        handles.close_idle(self.path)  # it would keep what is erased
         disk.replace(self.path, lines, lasting=True)
 
     def know_synced(self, file: int, position: int) -> None:
         if file == self._file:
             self._synced = max(self._synced, position)
 
-    def _opened(self) -> tuple[int, os.stat_result]:
-        """Open the file for writing. After a failed sync it is written again first: its data may be lost."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-        handle = disk.opened_for_good(self.path, flags)
-        known = os.fstat(handle)
-        if not disk.is_doubtful(known):
-            return handle, known
-        try:
-            disk.replace(self.path, disk.read_all(handle), lasting=True)
-        finally:
-            os.close(handle)
-        handle = disk.opened_for_good(self.path, flags)
-        return handle, os.fstat(handle)
-
-    def _write(self, handle: int, end: int, lines: bytes) -> None:
+    def _write(self, handle: int, lines: bytes) -> None:
+        end = self._end
         try:
             disk.write_all(handle, lines)
         except BaseException:
@@ -186,10 +188,34 @@ class Journal:
             raise
         self._before = end, self._check, self._tail
         self._end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
-        self._check = last_checksum(self._tail) or 0
+        self._check = int(self._tail[OWN_CHECKSUM], 16)
 
-    def _cleared_end(self, handle: int, known: os.stat_result) -> int:
-        """The position to write at, after setting aside an incomplete end."""
+    def _certain(self, file: OpenFile) -> tuple[OpenFile, os.stat_result]:
+        """The open file, or another if the path names another; after a failed sync it is written again."""
+        try:
+            while (known := file.look()) is None or disk.is_doubtful(known):
+                if known is not None:  # its data may be lost
+                    disk.replace(self.path, disk.read_all(file.handle), lasting=True)
+                file.close()
+                file = OpenFile(self.path, _FLAGS)
+        except BaseException:
+            file.close()
+            raise
+        return file, known
+
+    def _cleared(self, file: OpenFile) -> OpenFile:
+        """The file to append to, after learning what is new in it and setting aside an incomplete end."""
+        file, known = self._certain(file)
+        try:
+            if file is not self._seen or known.st_size != self._end:
+                self._clear_end(file.handle, known)
+                self._seen = file
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _clear_end(self, handle: int, known: os.stat_result) -> None:
         # the tail is compared because a new file may reuse the inode of a replaced one
         if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
             self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
@@ -197,7 +223,6 @@ class Journal:
             self._know(handle, known.st_ino, _look_through(handle, self._end))
         if known.st_size != self._end:
             self._set_aside(handle, self._end)
-        return self._end
 
     def _set_aside(self, handle: int, good: int) -> None:
         torn = disk.read_all(handle, good)
@@ -207,7 +232,7 @@ class Journal:
 
     def _know(self, handle: int, file: int, found: StreamPiece) -> None:
         if file != self._file:
-            self._file, self._synced = file, 0
+            self._file, self._synced, self._seen = file, 0, None
         self._end, self._check, self._synced = found.end, found.check, max(self._synced, found.synced)
         self._tail = _tail(handle, found.end)
         for line in found.lines:
@@ -240,9 +265,9 @@ class Journal:
 class Written:
     """A batch that was written and may not be on the medium yet."""
 
-    def __init__(self, journal: Journal, handle: int, file: int, end: int) -> None:
+    def __init__(self, journal: Journal, opened: OpenFile | None, file: int, end: int) -> None:
         self._journal = journal
-        self._handle: int | None = handle
+        self._opened = opened
         self.file = file
         self.end = end
         self._lasts = False
@@ -251,19 +276,18 @@ class Written:
         """Wait until it is on the medium. After a failure its state is unknown, and trying again does not help."""
         if self._lasts:
             return
-        if self._handle is None:
+        if self._opened is None or not self._opened.is_open:
             raise OSError(errno.EIO, "an earlier sync of it failed")
         try:
-            disk.sync(self._handle)
+            disk.sync(self._opened.handle)
             self._journal.know_synced(self.file, self.end)
             self._lasts = True
         finally:
             self.close()
 
     def close(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _first_line(handle: int) -> bytes:

@@ -7,77 +7,63 @@ import hashlib
 import os
 import re
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ctxwrap.stores.files.disk import make_directory, opened, opened_for_good
+from ctxwrap.stores.files import handles
+from ctxwrap.stores.files.disk import make_directory, opened
 
+_FLAGS = os.O_RDWR | os.O_CREAT
 _NAME = re.compile(r"[0-9a-f]{16}")
 
 
-class _Lock:
-    """A lock, held or waited for, on a handle of its own."""
+class FileLock:
+    """A lock, held or waited for, on a file that this holder has alone."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        with _forking:
-            self.handle = opened_for_good(path, os.O_RDWR | os.O_CREAT)
-            _ours.add(self)
+        self._file = handles.take(path, _FLAGS)
+        self.size = 0
+        """The size of the file when the lock was taken."""
+        self._is_over = False
 
     def acquire(self, *, wait: bool) -> bool:
-        """Whether the lock is ours now; if not, its handle is closed."""
+        """Whether the lock is ours now; if not, its file is given back."""
         try:
-            fcntl.flock(self.handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(self._file.handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            while (known := self._file.look()) is None:  # whoever had it before removed the file
+                self._file.close()
+                self._file = handles.take(self._file.path, _FLAGS)
+                fcntl.flock(self._file.handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             self.release()
             return False
         except BaseException:
             self.release()
             raise
+        self.size = known.st_size
         return True
 
     def release(self, *, removes_file: bool = False) -> None:
-        """Only the first call counts: later, or in a forked child, the handle may belong to another file."""
-        if self in _ours:
-            if removes_file:
-                with contextlib.suppress(OSError):
-                    os.unlink(self.path)
-            fcntl.flock(self.handle, fcntl.LOCK_UN)  # a child that is being forked may share the handle
-            with _forking:
-                _ours.discard(self)
-                os.close(self.handle)
-
-    @property
-    def has_its_file(self) -> bool:
-        """Whether the path still names the locked file: the holder before may have removed it."""
-        try:
-            return os.path.samestat(os.fstat(self.handle), os.stat(self.path))
-        except FileNotFoundError:
-            return False
-
-
-_ours: set[_Lock] = set()
-"""The locks of this process. A forked child closes its copies, which would keep a lock that its parent releases."""
-
-_forking = threading.RLock()
-"""Held while a handle is opened and added to `_ours`, so that no process is forked in between."""
-
-
-def _let_go_in_child() -> None:
-    while _ours:
-        os.close(_ours.pop().handle)
-    _forking.release()
-
-
-os.register_at_fork(before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_let_go_in_child)
+        """Only the first call counts: later the file may have another holder."""
+        file = self._file
+        if self._is_over or not file.is_open:
+            return
+        if removes_file:
+            with contextlib.suppress(OSError):
+                os.unlink(file.path)
+        fcntl.flock(file.handle, fcntl.LOCK_UN)  # a child that is being forked may share the handle
+        self._is_over = True
+        if removes_file:
+            file.close()
+        else:
+            handles.keep(file)
 
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
     """Keep out other processes and threads: each takes the lock on a handle of its own."""
-    lock = _Lock(path)
+    lock = FileLock(path)
     try:
         lock.acquire(wait=True)
         yield
@@ -87,7 +73,7 @@ def exclusive(path: str) -> Iterator[None]:
 
 def try_lock(path: str) -> Callable[[], None] | None:
     """Take a lock and return the function that releases it; None while another holder has it."""
-    lock = _Lock(path)
+    lock = FileLock(path)
     return lock.release if lock.acquire(wait=False) else None
 
 
@@ -100,13 +86,8 @@ class FileLocks:
     def acquire(self, name: str, *, wait: bool) -> Callable[[], None] | None:
         make_directory(self._directory)
         path = f"{self._directory}/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-        while True:
-            lock = _Lock(path)
-            if not lock.acquire(wait=wait):
-                return None
-            if lock.has_its_file:
-                return partial(lock.release, removes_file=True)
-            lock.release()
+        lock = FileLock(path)
+        return partial(lock.release, removes_file=True) if lock.acquire(wait=wait) else None
 
 
 class ProcessName:
@@ -145,13 +126,9 @@ class ProcessName:
     def _create(self) -> str:
         while True:
             name = secrets.token_hex(8)
-            release = try_lock(self._path(name))
-            if release is None:
-                continue
-            if os.path.exists(self._path(name)):
+            if try_lock(self._path(name)) is not None:
                 atexit.register(self._remove_own, name, os.getpid())
                 return name
-            release()  # another process removed the file as a dead one's before it was locked
 
     def _remove_own(self, name: str, process: int) -> None:
         if process == os.getpid():

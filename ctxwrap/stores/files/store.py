@@ -7,15 +7,17 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
+from threading import get_ident
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import FORMAT, format_number_in
+from ctxwrap.stores.files.handles import close_idle
 from ctxwrap.stores.files.journal import Journal, Written
-from ctxwrap.stores.files.locks import ProcessName, exclusive, try_lock
+from ctxwrap.stores.files.locks import FileLock, ProcessName, exclusive, try_lock
 from ctxwrap.stores.files.tree import FileTree
 from ctxwrap.stores.log_format import CHECKSUM_LENGTH, encode_batch, encode_record, with_checksums
 from ctxwrap.stores.names import INDEX, owner_kind, safe_name
@@ -72,7 +74,8 @@ class FileStore:
             yield from _keys_in(directory)
 
     def close(self) -> None:
-        """Nothing to do: the kernel releases locks when a process ends."""
+        """Close what stays open between uses; the kernel releases locks when a process ends."""
+        close_idle(str(self.root))
 
     def _sessions_of(self, tenant: str, agent: str) -> Path:
         place = owner_kind(agent) or f"agent/{safe_name(agent)}/session"
@@ -135,9 +138,14 @@ class FileLog:
         """Whether the session's directory is known to be on the medium."""
         self._named: set[int] = set()
         """The inodes of streams whose names are known to be on the medium."""
+        self._holder = 0
+        """The thread that holds the lock."""
+        self._edition: int | None = None
+        """The edition, while the lock is held."""
         self._unsynced: list[Written] = []
         self._settled: set[str] = set()
         """The contents, which never change, that are known to be on the medium."""
+        self._explained = cache(partial(_Explained, key.session, directory))
         self.files = FileTree(self._place, self._explained, self._sync_place)
 
     def upgrade(self) -> bool:
@@ -193,11 +201,24 @@ class FileLog:
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
         with self._explained("lock"):
             self._create()
-            with exclusive(self._lock_path):
+            lock = FileLock(self._lock_path)
+            try:
+                lock.acquire(wait=True)
+                self._begin(lock.size)
                 yield
+            finally:
+                self._holder, self._edition = 0, None
+                lock.release()
+
+    def _begin(self, edition: int) -> None:
+        self._holder, self._edition = get_ident(), edition
+        for journal in self._journals.values():
+            journal.is_current = False
 
     def edition(self) -> int:
         """The length of the lock file, which grows by a byte with every rewriting."""
+        if self._edition is not None:
+            return self._edition
         with self._explained("read"):
             try:
                 return os.stat(self._lock_path).st_size
@@ -207,7 +228,7 @@ class FileLog:
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         with self._explained("read"):
             self._check_format()
-            return self._journals[stream].read(after)
+            return self._journals[stream].read(after, is_locked=self._holder == get_ident())
 
     def between(self, stream: str, first: int, last: int) -> list[Record]:
         with self._explained("read"):
@@ -310,6 +331,7 @@ class FileLog:
         """Tell readers that the log is about to change, and remove its caches and checkpoint."""
         with disk.opened(self._lock_path, os.O_WRONLY | os.O_APPEND) as handle:
             os.write(handle, b".")
+            self._edition = None
             os.fsync(handle)
         for path in (self._checkpoint_path, f"{self._checkpoint_path}.new"):
             with suppress(FileNotFoundError):
@@ -370,13 +392,20 @@ class FileLog:
                 self._save_meta()
         self._checked = True
 
-    @contextmanager
-    def _explained(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
+
+class _Explained:
+    """Turns an error of the system into one that says what could not be done to a session."""
+
+    def __init__(self, session: str, directory: Path, verb: str) -> None:
+        self._session, self._directory, self._verb = session, directory, verb
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
             raise StoreUnavailable(
-                f"cannot {verb} session {self._key.session!r} in {self.directory}: {error.strerror or error}. "
+                f"cannot {self._verb} session {self._session!r} in {self._directory}: {error.strerror or error}. "
                 "Check that the directory is writable and its disk is not full, or choose another with store=."
             ) from error
 
