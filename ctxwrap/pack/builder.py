@@ -413,7 +413,7 @@ class _Packing:
         self.recalled = tuple(each for each in back if each.id not in shown)
         for item in (MemoryItem.from_json(each.item or {}) for each in self.recalled):
             entry = item.shown(round(item.decay, 3))
-            tokens = sizes(self.measure.text).whole(entry)
+            (tokens,) = sizes(self.measure.text).whole([entry])
             self.items.append(recalled_item(item, tokens, fits=tokens <= left))
             if tokens <= left:
                 left -= tokens

@@ -76,7 +76,7 @@ def align(
     resent = _end_of(known, given) if cut else 0
     if resent:
         return Alignment(len(known), resent, covered=len(known))
-    same = _common(known[began:], given) if began >= 0 else 0
+    same = _common(known[began : began + len(given)], given) if answers and began >= 0 else 0
     if answers and same > answers[-1]:
         return _placed(began, same)
     overlap = _overlap(known, given)
