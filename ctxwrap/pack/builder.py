@@ -15,8 +15,6 @@ from ctxwrap.memory.items import TIERS, MemoryItem, Origin, least_trusted_foreig
 from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, budget_within, limits_of
 from ctxwrap.pack.injection import (
     Chosen,
-    InjectedPart,
-    StableText,
     assemble,
     instructions_for,
     prefix_of,
@@ -24,6 +22,17 @@ from ctxwrap.pack.injection import (
     stable_tokens,
 )
 from ctxwrap.pack.memory import NO_OWNED_ITEMS, OwnedItems, memory_block, recalled_item, sizes
+from ctxwrap.pack.older_messages import (
+    NO_MESSAGES,
+    OlderMessages,
+    conversation,
+    counted_once,
+    cut,
+    item_of_messages,
+    newest,
+    references_in,
+    referred,
+)
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     LINES,
@@ -32,16 +41,9 @@ from ctxwrap.pack.selection import (
     Retrieved,
     Sharing,
     as_item,
-    conversation,
-    counted_once,
-    cut,
     in_lines,
-    item_of_messages,
     need_of_past,
-    newest,
     passage_candidates,
-    references_in,
-    referred,
     search_text,
     select,
     text_candidates,
@@ -56,7 +58,6 @@ from ctxwrap.tokens.measure import Measure, estimate_tokens
 from ctxwrap.types import (
     Body,
     Candidate,
-    HistoryMessage,
     Injection,
     Message,
     Operation,
@@ -180,14 +181,14 @@ class _Packing:
         self.working_set: WorkingSetView | None = None
         """The working set as it is in this turn."""
         self.files = PackedFiles()
-        self.recent: tuple[HistoryMessage, ...] = ()
+        self.recent = NO_MESSAGES
         self.copies: dict[int, int] = {}
         """By number of a message that is sent as a reference, the number of the original."""
         self.found = Retrieved()
         self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
-        self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
+        self.ledger.hold("recent_messages", sum(self.conversation.older.tokens))
         self._add_texts("early")
         self._add_memory()
         self._add_files()
@@ -200,7 +201,8 @@ class _Packing:
     def _budget(self, most: Limit | None) -> TokenBudget:
         model, settings, body = self.given.request.model, self.settings, self.given.body
         reply = reply_reserve(model, self.given.adapter.reply_limit(body), settings.windows)
-        optional = sum(each.tokens for each in self.conversation.older if each.place >= 0)
+        older = self.conversation.older
+        optional = sum([size for size, place in zip(older.tokens, older.places, strict=True) if place >= 0])
         given = self.measure.body(self.given.adapter.request_tokens, body) - optional
         limits = limits_of(model, settings, self.inputs.limit, reply, given)
         return budget_within(
@@ -219,8 +221,8 @@ class _Packing:
         last = self.settings.budget_messages
         if len(self.conversation.older) < last or not last or self.settings.history == "caller":
             return None
-        newest = self.conversation.older[-last + 1 :] if last > 1 else ()
-        return max(_LEAST_CONVERSATION, sum(each.tokens for each in newest) - self.framing)
+        newest = self.conversation.older.tokens[-last + 1 :] if last > 1 else ()
+        return max(_LEAST_CONVERSATION, sum(newest) - self.framing)
 
     def _framing_tokens(self) -> int:
         """The tokens of the protocol, and of the state with an empty memory."""
@@ -229,7 +231,7 @@ class _Packing:
         return sum(map(self.measure.text, (*self.words, runtime))) + _FRAMES
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
-        for kind in text_kinds(claims):
+        for kind in text_kinds(claims) if any(self.inputs.texts.values()) else ():
             offered = self.inputs.texts.get(kind.name)
             if not offered:
                 continue
@@ -340,8 +342,8 @@ class _Packing:
 
     def _begins_elsewhere(self) -> bool:
         """Whether recent messages will begin with another message than in the last call, by the present ledger."""
-        start = self._start()
-        return 0 < self._began != (self.conversation.older[start].number if start < len(self.conversation.older) else 0)
+        start, numbers = self._start(), self.conversation.older.numbers
+        return 0 < self._began != (numbers[start] if start < len(numbers) else 0)
 
     @property
     def _began(self) -> int:
@@ -357,12 +359,15 @@ class _Packing:
 
     def _tokens_for_passages(self) -> int:
         """The share of passages; 0 if the conversation is so short that it is sent whole."""
-        older, first = self.conversation.older, self.inputs.first_message
-        known = len(self.inputs.system) + sum(0 < each.number < first for each in older)
-        fitting = min(self.ledger.left, self.settings.history_tokens)
-        is_whole = known >= first - 1 and sum(each.tokens for each in older) <= fitting
-        may_find = self.sources.retrieve and (self.ledger.conversation is not None or not is_whole)
+        may_find = self.sources.retrieve and (self.ledger.conversation is not None or not self._is_whole())
         return self.ledger.share("retrieved") if may_find else 0
+
+    def _is_whole(self) -> bool:
+        """Whether all messages of the log can be sent."""
+        older, first = self.conversation.older, self.inputs.first_message
+        known = len(self.inputs.system) + sum(0 < number < first for number in older.numbers)
+        fitting = min(self.ledger.left, self.settings.history_tokens)
+        return known >= first - 1 and sum(older.tokens) <= fitting
 
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
@@ -372,15 +377,17 @@ class _Packing:
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
         self._note_messages(older[:start], OLDER, included=False)
         self._note_messages(self.conversation.elsewhere, _KEPT_ELSEWHERE, included=False)
-        self.chosen.history = tuple(each.message for each in self.recent if each.place < 0)
-        self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
-        self.chosen.left_out = frozenset(each.place for each in older[:start] if each.place >= 0)
-        self.ledger.spend("recent_messages", sum(each.tokens for each in self.recent))
+        sent = zip(self.recent.messages, self.recent.places, strict=True)
+        self.chosen.history = tuple([message for message, place in sent if place < 0])
+        if self.copies:
+            self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
+        self.chosen.left_out = frozenset([place for place in older.places[:start] if place >= 0])
+        self.ledger.spend("recent_messages", sum(self.recent.tokens))
 
-    def _note_messages(self, messages: Sequence[HistoryMessage], reason: str, *, included: bool) -> None:
-        if messages:
+    def _note_messages(self, history: OlderMessages, reason: str, *, included: bool) -> None:
+        if history:
             foreign = self.inputs.foreign.messages
-            self.items.append(item_of_messages(messages, reason, foreign, included=included))
+            self.items.append(item_of_messages(history, reason, foreign, included=included))
 
     def _add_retrieved(self) -> None:
         retrieve = self.sources.retrieve
@@ -433,26 +440,27 @@ class _Packing:
 
     def _assembled(self) -> Pack:
         given, inputs, chosen = self.given, self.inputs, self.chosen
-        injection = assemble(chosen, self.words, inputs.runtime, given.mode, self.settings)
-        head, said = self._head(injection), [StableText(each.number, each.tokens) for each in self.recent]
-        budget = self.ledger.as_json()
-        stable = stable_tokens(inputs.before, head, said)
-        said += [StableText(number, 0) for number in self.conversation.newest]
-        items = self.sharing.mark_items((*self._fixed_items(), *self.items))
+        texts, budget = chosen.texts, self.ledger.as_json()
+        injection = assemble(chosen, texts, self.words, inputs.runtime, given.mode, self.settings)
+        head = self._head(injection)
+        prefix = prefix_of(head, (*self.recent.numbers, *self.conversation.newest))
+        stable = stable_tokens(inputs.before, prefix, list(map(self.measure.text, head)), self.recent.tokens)
+        callers = origin_of_request(given.request, inputs, chosen.left_out)
+        items = self.sharing.mark_items((*self._fixed_items(callers), *self.items))
         return Pack(
             injection=injection,
             state=self.state,
             brief=self.brief,
             items=items,
             budget=budget,
-            prefix=prefix_of(head, said),
+            prefix=prefix,
             stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
             found=self.found,
             sent=self._sent(),
-            texts={"protocol": self.words.as_text(), **chosen.texts},
+            texts={"protocol": self.words.as_text(), **texts},
             epoch=self.epoch,
             report=dict(self.files.report),
-            origin=least_trusted_foreign(item.origin for item in items if item.included) or self._callers_origin(),
+            origin=least_trusted_foreign({item.origin for item in items if item.included}) or callers,
             outputs=self.working_set.outputs if self.working_set else (),
             output_paths=self.working_set.output_paths if self.working_set else (),
             resources=tuple(self.sharing.resources),
@@ -472,23 +480,22 @@ class _Packing:
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 
-    def _head(self, injection: Injection) -> list[InjectedPart]:
+    def _head(self, injection: Injection) -> tuple[str, ...]:
         """The parts before the conversation, in the order of the request."""
-        measure, body = self.measure, self.given.body
-        system = "\n".join(message.text for message in self.given.request.messages if message.role == "system")
-        tools = json.dumps(body["tools"], default=str) if body.get("tools") else ""
-        parts = (tools, injection.protocol, system, injection.standing, injection.background)
-        return [InjectedPart(text, measure.text(text)) for text in parts]
+        system = "\n".join([message.text for message in self.given.request.messages if message.role == "system"])
+        tools = self.given.body.get("tools")
+        written = json.dumps(tools, default=str) if tools else ""
+        return written, injection.protocol, system, injection.standing, injection.background
 
-    def _fixed_items(self) -> list[PackItem]:
+    def _fixed_items(self, callers: Origin) -> list[PackItem]:
         """The items that are always sent."""
         protocol = self.measure.text(self.words.protocol)
-        callers = self.ledger.budget.fixed - self.framing
+        request = self.ledger.budget.fixed - self.framing
         state = least_trusted_foreign((self.inputs.foreign.state, self._epoch_origin() or ""))
         sizes: dict[str, tuple[int, Origin]] = {
             "system": (protocol, "operator"),
             "memory": (self.framing - protocol, state or "operator"),
-            "request": (callers, self._callers_origin()),
+            "request": (request, callers),
         }
         return [
             PackItem(name, KINDS[name].source, tokens, True, KINDS[name].reason, 1.0, origin=origin)
@@ -497,8 +504,8 @@ class _Packing:
 
     def _epoch_origin(self) -> Origin | None:
         """The foreign origin in the epoch block, which may show items that memory no longer has."""
+        foreign = self.inputs.foreign.items
+        if not foreign:
+            return None
         ids = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
-        return least_trusted_foreign(self.inputs.foreign.items.get(id, "") for id in ids)
-
-    def _callers_origin(self) -> Origin:
-        return origin_of_request(self.given.request, self.inputs, self.chosen.left_out)
+        return least_trusted_foreign(foreign.get(id, "") for id in ids)
