@@ -28,7 +28,6 @@ from ctxwrap.pack.older_messages import (
     conversation,
     counted_once,
     cut,
-    item_of_messages,
     newest,
     references_in,
     referred,
@@ -188,7 +187,7 @@ class _Packing:
         self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
-        self.ledger.hold("recent_messages", sum(self.conversation.older.tokens))
+        self.ledger.hold("recent_messages", self.conversation.older.tokens)
         self._add_texts("early")
         self._add_memory()
         self._add_files()
@@ -201,9 +200,7 @@ class _Packing:
     def _budget(self, most: Limit | None) -> TokenBudget:
         model, settings, body = self.given.request.model, self.settings, self.given.body
         reply = reply_reserve(model, self.given.adapter.reply_limit(body), settings.windows)
-        older = self.conversation.older
-        optional = sum([size for size, place in zip(older.tokens, older.places, strict=True) if place >= 0])
-        given = self.measure.body(self.given.adapter.request_tokens, body) - optional
+        given = self.measure.body(self.given.adapter.request_tokens, body) - self.conversation.older.callers_tokens
         limits = limits_of(model, settings, self.inputs.limit, reply, given)
         return budget_within(
             [*limits, most] if most else limits,
@@ -221,8 +218,8 @@ class _Packing:
         last = self.settings.budget_messages
         if len(self.conversation.older) < last or not last or self.settings.history == "caller":
             return None
-        newest = self.conversation.older.tokens[-last + 1 :] if last > 1 else ()
-        return max(_LEAST_CONVERSATION, sum(newest) - self.framing)
+        tokens = self.conversation.older[-last + 1 :].tokens if last > 1 else 0
+        return max(_LEAST_CONVERSATION, tokens - self.framing)
 
     def _framing_tokens(self) -> int:
         """The tokens of the protocol, and of the state with an empty memory."""
@@ -342,8 +339,8 @@ class _Packing:
 
     def _begins_elsewhere(self) -> bool:
         """Whether recent messages will begin with another message than in the last call, by the present ledger."""
-        start, numbers = self._start(), self.conversation.older.numbers
-        return 0 < self._began != (numbers[start] if start < len(numbers) else 0)
+        start, older = self._start(), self.conversation.older
+        return 0 < self._began != (older.number(start) if start < len(older) else 0)
 
     @property
     def _began(self) -> int:
@@ -367,7 +364,7 @@ class _Packing:
         older, first = self.conversation.older, self.inputs.first_message
         known = len(self.inputs.system) + sum(0 < number < first for number in older.numbers)
         fitting = min(self.ledger.left, self.settings.history_tokens)
-        return known >= first - 1 and sum(older.tokens) <= fitting
+        return known >= first - 1 and older.tokens <= fitting
 
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
@@ -377,17 +374,15 @@ class _Packing:
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
         self._note_messages(older[:start], OLDER, included=False)
         self._note_messages(self.conversation.elsewhere, _KEPT_ELSEWHERE, included=False)
-        sent = zip(self.recent.messages, self.recent.places, strict=True)
-        self.chosen.history = tuple([message for message, place in sent if place < 0])
+        self.chosen.history = tuple(self.recent.from_log)
         if self.copies:
             self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
-        self.chosen.left_out = frozenset([place for place in older.places[:start] if place >= 0])
-        self.ledger.spend("recent_messages", sum(self.recent.tokens))
+        self.chosen.left_out = older[:start].callers_places
+        self.ledger.spend("recent_messages", self.recent.tokens)
 
-    def _note_messages(self, history: OlderMessages, reason: str, *, included: bool) -> None:
-        if history:
-            foreign = self.inputs.foreign.messages
-            self.items.append(item_of_messages(history, reason, foreign, included=included))
+    def _note_messages(self, messages: OlderMessages, reason: str, *, included: bool) -> None:
+        if messages:
+            self.items.append(messages.as_item(reason, self.inputs.foreign.messages, included=included))
 
     def _add_retrieved(self) -> None:
         retrieve = self.sources.retrieve
@@ -444,7 +439,7 @@ class _Packing:
         injection = assemble(chosen, texts, self.words, inputs.runtime, given.mode, self.settings)
         head = self._head(injection)
         prefix = prefix_of(head, (*self.recent.numbers, *self.conversation.newest))
-        stable = stable_tokens(inputs.before, prefix, list(map(self.measure.text, head)), self.recent.tokens)
+        stable = stable_tokens(inputs.before, prefix, list(map(self.measure.text, head)), self.recent.sizes)
         callers = origin_of_request(given.request, inputs, chosen.left_out)
         items = self.sharing.mark_items((*self._fixed_items(callers), *self.items))
         return Pack(

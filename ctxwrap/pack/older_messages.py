@@ -1,6 +1,7 @@
 """The messages before the newest turn: those of the caller and of the log, where they are cut, and what repeats."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple, overload
 
 from ctxwrap.kinds import KINDS
@@ -8,6 +9,7 @@ from ctxwrap.memory.items import origin_of_all
 from ctxwrap.settings import Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens.measure import Measure
+from ctxwrap.tokens.message_columns import LoggedMessages, MessageColumns
 from ctxwrap.types import HistoryMessage, LoggedMessage, Message, PackItem, Request, TurnInputs
 
 STEP = 0.75
@@ -18,22 +20,25 @@ _SPARSE = 0.4
 
 
 class OlderMessages(Sequence[HistoryMessage]):
-    """Messages in columns: most are only counted, so few become objects."""
+    """A range of messages, with running sums of their tokens: most are only counted, and never become objects."""
 
-    __slots__ = ("messages", "numbers", "places", "tokens")
+    __slots__ = ("_columns", "_end", "_places", "_start", "_sums")
 
     def __init__(
-        self, numbers: Sequence[int], messages: Sequence[Message], tokens: Sequence[int], places: Sequence[int]
+        self, columns: MessageColumns, start: int, end: int, sums: Sequence[int], places: Sequence[int] = ()
     ) -> None:
-        self.numbers, self.messages, self.tokens, self.places = numbers, messages, tokens, places
+        """`sums` and `places` belong to the columns; without `places`, the caller sent none of the messages."""
+        self._columns, self._start, self._end = columns, start, end
+        self._sums, self._places = sums, places
 
     @classmethod
-    def of(cls, messages: Iterable[HistoryMessage]) -> "OlderMessages":
-        columns = tuple(zip(*messages, strict=True))
-        return cls(*columns) if columns else NO_MESSAGES
+    def of(cls, messages: Sequence[HistoryMessage]) -> "OlderMessages":
+        columns = MessageColumns([LoggedMessage(each.number, each.message) for each in messages])
+        sums = [0, *accumulate([each.tokens for each in messages])]
+        return cls(columns, 0, len(messages), sums, [each.place for each in messages])
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return self._end - self._start
 
     @overload
     def __getitem__(self, at: int) -> HistoryMessage: ...
@@ -41,16 +46,91 @@ class OlderMessages(Sequence[HistoryMessage]):
     def __getitem__(self, at: slice) -> "OlderMessages": ...
     def __getitem__(self, at: int | slice) -> "HistoryMessage | OlderMessages":
         if isinstance(at, slice):
-            return OlderMessages(self.numbers[at], self.messages[at], self.tokens[at], self.places[at])
-        return HistoryMessage(self.numbers[at], self.messages[at], self.tokens[at], self.places[at])
+            start, end, _ = at.indices(self._end - self._start)
+            return OlderMessages(
+                self._columns, self._start + start, self._start + max(start, end), self._sums, self._places
+            )
+        number, message, _ = self._columns.kept[range(self._start, self._end)[at]]
+        return HistoryMessage(number, message, self.size(at), self.place(at))
+
+    def size(self, at: int) -> int:
+        """The tokens of one message."""
+        at += self._start
+        return self._sums[at + 1] - self._sums[at]
+
+    def number(self, at: int) -> int:
+        return self._columns.kept[self._start + at].number
+
+    def place(self, at: int) -> int:
+        return self._places[self._start + at] if self._places else -1
 
     def may_begin(self, at: int) -> bool:
         """Whether it is a user's message; one caller's message may also hold the tool result before it."""
-        place = self.places[at]
-        return self.messages[at].role == "user" and (place < 0 or at == 0 or place != self.places[at - 1])
+        users, place = self._columns.users, self._start + at
+        if users[place] == users[place + 1]:
+            return False
+        return not self._places or at == 0 or self._places[place] < 0 or self._places[place] != self._places[place - 1]
+
+    @property
+    def tokens(self) -> int:
+        return self._sums[self._end] - self._sums[self._start]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [after - before for before, after in pairwise(self._sums[self._start : self._end + 1])]
+
+    @property
+    def logged(self) -> list[LoggedMessage]:
+        return self._columns.kept[self._start : self._end]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [kept.number for kept in self.logged]
+
+    @property
+    def places(self) -> Sequence[int]:
+        return self._places[self._start : self._end] if self._places else [-1] * len(self)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether they are only text of users and models."""
+        return self._columns.others[self._start] == self._columns.others[self._end]
+
+    @property
+    def from_log(self) -> list[Message]:
+        """The messages that the caller did not send."""
+        return [kept.message for kept, place in zip(self.logged, self.places, strict=True) if place < 0]
+
+    @property
+    def callers_tokens(self) -> int:
+        """The tokens of the messages that the caller sent."""
+        if not self._places:
+            return 0
+        return sum(size for size, place in zip(self.sizes, self.places, strict=True) if place >= 0)
+
+    @property
+    def callers_places(self) -> frozenset[int]:
+        """Where they stand in the caller's list, as far as they do."""
+        return frozenset([place for place in self.places if place >= 0]) if self._places else frozenset()
+
+    def as_item(self, reason: str, foreign: Mapping[int, str], *, included: bool) -> PackItem:
+        """All of them as one item; `foreign` has the origins of those that contain foreign text."""
+        kind, users = KINDS["recent_messages"], self._columns.users
+        first, last = self.number(0), self.number(len(self) - 1)
+        if self._places or last - first != len(self) - 1:
+            spans, newest = ranges(self.numbers), max(self.numbers)
+        else:  # numbers of the log grow, so there is no gap
+            spans, newest = f"{first}-{last}" if first < last else str(last), last
+        if foreign or not self.are_plain:
+            origin = origin_of_all(((kept.number, kept.message) for kept in self.logged), foreign)
+        else:
+            origin = "user" if users[self._start] < users[self._end] else "assistant"
+        return PackItem(
+            kind.name, kind.source, self.tokens, included, reason, freshness=newest, origin=origin, refs=(spans,)
+        )
 
 
-NO_MESSAGES = OlderMessages((), (), (), ())
+NO_MESSAGES = OlderMessages.of(())
 
 
 class Conversation(NamedTuple):
@@ -71,16 +151,17 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     places = request.places or range(len(messages))
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
     asked = max([at for at in spoken if messages[at].role == "user"], default=-1)
-    kept = _without_open_calls(inputs.history, [messages[at] for at in spoken])
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
-    sent = [LoggedMessage(numbers[at], messages[at]) for at in before]
-    history = OlderMessages(
-        [each.number for each in (*kept, *sent)],
-        [each.message for each in (*kept, *sent)],
-        measure.messages(kept) + measure.messages(sent),
-        [-1] * len(kept) + [places[at] for at in before],
-    )
+    logged, own = LoggedMessages.of(inputs.history), list[int]()
+    if not logged.are_plain:
+        kept = _without_open_calls([*logged], [messages[at] for at in spoken])
+        logged = logged if logged == kept else LoggedMessages.of(kept)
+    if before:
+        own = [-1] * len(logged) + [places[at] for at in before]
+        logged = LoggedMessages.of([*logged, *(LoggedMessage(numbers[at], messages[at]) for at in before)])
+    columns, end = logged.columns, logged.end
+    history = OlderMessages(columns, logged.start, end, columns.tokens(measure, end), own)
     return Conversation(
         older=history if is_ours else NO_MESSAGES,
         elsewhere=NO_MESSAGES if is_ours else history,
@@ -94,9 +175,6 @@ def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Me
 
     A process that ends between a call and its result leaves one.
     """
-    calling = [each for each in history if each.message.tool_calls]
-    if not calling:
-        return list(history)
     kept, results = list[LoggedMessage](), list[LoggedMessage]()
     continues = bool(following) and following[0].role == "tool"
     for each in reversed(history):
@@ -112,21 +190,6 @@ def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Me
     return [*kept, *results][::-1]
 
 
-def item_of_messages(history: OlderMessages, reason: str, foreign: Mapping[int, str], *, included: bool) -> PackItem:
-    """Messages of the history as one item; `foreign` has the origins of those that contain foreign text."""
-    kind = KINDS["recent_messages"]
-    return PackItem(
-        kind.name,
-        kind.source,
-        sum(history.tokens),
-        included,
-        reason,
-        freshness=max(history.numbers),
-        origin=origin_of_all(zip(history.numbers, history.messages, strict=True), foreign),
-        refs=(ranges(history.numbers),),
-    )
-
-
 def cut(older: OlderMessages, limit: int, began: int = 0) -> int:
     """The index in `older` where the recent messages begin: a user's message, so no tool call loses its result.
 
@@ -134,10 +197,10 @@ def cut(older: OlderMessages, limit: int, began: int = 0) -> int:
     then much later, so the prefix of the request stays the same for many calls.
     """
     tokens, starts = _starts_within(older, limit)
-    last = next((at for at in starts if older.numbers[at] == began), -1) if began > 0 else -1
+    last = next((at for at in starts if 0 < began == older.number(at)), -1)
     if last >= 0 and starts[last] >= _SPARSE * min(limit, tokens):
         return last
-    slid = bool(older) and 0 < began < older.numbers[0]  # the message where it began is not loaded any more
+    slid = bool(older) and 0 < began < older.number(0)  # the message where it began is not loaded any more
     if 0 in starts and not slid:
         return 0
     fewest = len(older) * (1 - STEP) if slid else 0
@@ -149,7 +212,7 @@ def newest(older: OlderMessages, count: int, limit: int) -> int:
     """The index in `older` of a user's message, for at least `count` messages from there on, or as many as fit."""
     start, last, tokens = len(older), len(older) - count, 0
     for at in range(start - 1, -1, -1):
-        tokens += older.tokens[at]
+        tokens += older.size(at)
         if tokens > limit or start <= last:
             break
         start = at if older.may_begin(at) else start
@@ -160,7 +223,7 @@ def _starts_within(older: OlderMessages, limit: int) -> tuple[int, dict[int, int
     """The tokens counted (all, or more than fit), and by possible start the tokens from there on."""
     tokens, starts = 0, dict[int, int]()
     for at in range(len(older) - 1, -1, -1):
-        tokens += older.tokens[at]
+        tokens += older.size(at)
         if tokens > limit:
             break
         if older.may_begin(at):
@@ -186,10 +249,10 @@ def counted_once(older: OlderMessages, measure: Measure) -> OlderMessages:
     repeated = _places(older)
     if not repeated:
         return older
-    tokens = list(older.tokens)
+    counted = list(older)
     for at in (at for *copies, _ in repeated for at in copies):
-        tokens[at] = _referring(older[at], older[at], measure).tokens + _SLACK
-    return OlderMessages(older.numbers, older.messages, tokens, older.places)
+        counted[at] = older[at]._replace(tokens=_referring(older[at], older[at], measure).tokens + _SLACK)
+    return OlderMessages.of(counted)
 
 
 def referred(sent: OlderMessages, measure: Measure) -> tuple[OlderMessages, dict[int, int]]:
@@ -199,10 +262,10 @@ def referred(sent: OlderMessages, measure: Measure) -> tuple[OlderMessages, dict
         return sent, {}
     shown, copies = list(sent), dict[int, int]()
     for first, *others in repeated:
-        shown[first] = sent[first]._replace(tokens=sent.tokens[others[-1]])
+        shown[first] = sent[first]._replace(tokens=sent[others[-1]].tokens)
         for at in others:
             shown[at] = _referring(sent[at], sent[first], measure)
-            copies[sent.numbers[at]] = sent.numbers[first]
+            copies[sent[at].number] = sent[first].number
     return OlderMessages.of(shown), copies
 
 
@@ -223,8 +286,8 @@ def _referring(copy: HistoryMessage, first: HistoryMessage, measure: Measure) ->
 def _places(older: OlderMessages) -> list[list[int]]:
     """The indexes of each large output that occurs more than once."""
     found: dict[str, list[int]] = {}
-    for at in [at for at, message in enumerate(older.messages) if message.role == "tool"]:
-        if older.numbers[at] and (text := _large_text(older.messages[at])):
+    for at, kept in enumerate(older.logged) if not older.are_plain else ():
+        if kept.message.role == "tool" and kept.number and (text := _large_text(kept.message)):
             found.setdefault(text, []).append(at)
     return [places for places in found.values() if len(places) > 1]
 

@@ -21,6 +21,8 @@ class Measure:
     def __init__(self, model: str) -> None:
         self.model = model
         self._counter: Counter = counter_for(model)
+        self.key = model, self._counter
+        """The same for measures that count alike."""
         self.text: CountTokens = self._counter.most_in
         """The tokens of a text. All measures with the same counter have the same function, so a cache may use it."""
 

@@ -25,7 +25,7 @@ MEASURE = Measure("gpt-4o")
 def older(texts: list[str]) -> OlderMessages:
     messages = [Message("tool", text, tool_call_id=f"c{at}") for at, text in enumerate(texts)]
     return OlderMessages.of(
-        HistoryMessage(at, each, MEASURE.message(LoggedMessage(at, each))) for at, each in enumerate(messages, 1)
+        [HistoryMessage(at, each, MEASURE.message(LoggedMessage(at, each))) for at, each in enumerate(messages, 1)]
     )
 
 

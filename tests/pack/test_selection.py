@@ -10,7 +10,7 @@ from ctxwrap.types import Candidate, HistoryMessage, Message
 ROLES = st.sampled_from(["user", "assistant", "tool"])
 OLDER = st.lists(st.tuples(ROLES, st.integers(0, 50)), max_size=30).map(
     lambda each: OlderMessages.of(
-        HistoryMessage(at, Message(role), tokens) for at, (role, tokens) in enumerate(each, 1)
+        [HistoryMessage(at, Message(role), tokens) for at, (role, tokens) in enumerate(each, 1)]
     )
 )
 
@@ -55,8 +55,10 @@ def test_sliding_window_is_cut_in_steps() -> None:
     began = 0
     for newest in range(200, 320, 2):
         older = OlderMessages.of(
-            HistoryMessage(n, Message("user" if n % 2 else "assistant"), 1)
-            for n in range(max(1, newest - 199), newest + 1)
+            [
+                HistoryMessage(n, Message("user" if n % 2 else "assistant"), 1)
+                for n in range(max(1, newest - 199), newest + 1)
+            ]
         )
         began = older[cut(older, 10_000, began)].number
         starts.add(began)
@@ -64,7 +66,7 @@ def test_sliding_window_is_cut_in_steps() -> None:
 
 
 def test_cut_messages_return_when_the_budget_grows() -> None:
-    older = OlderMessages.of(HistoryMessage(n, Message("user"), 10) for n in range(1, 101))
+    older = OlderMessages.of([HistoryMessage(n, Message("user"), 10) for n in range(1, 101)])
     assert cut(older, 10_000, began=95) == 0
     assert cut(older, 120, began=95) == 94, "but not for a little more room"
 
