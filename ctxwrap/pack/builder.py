@@ -5,6 +5,7 @@ reserved until these are known.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,7 @@ from ctxwrap.pack.injection import (
     Chosen,
     assemble,
     instructions_for,
+    instructions_tokens,
     prefix_of,
     protocol_for,
     stable_tokens,
@@ -81,7 +83,7 @@ _LEAST_CONVERSATION = 740
 _LEAST_RECENT = 4
 """The newest messages that are sent even beyond their share: a short question refers to them."""
 
-_SAME_DIGITS = str.maketrans("0123456789", "0000000000")
+_SAME_DIGITS = re.sub("[0-9]", "0", "".join(map(chr, range(128))))
 """The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
 
 _OWNED = frozenset({"user_items", "team_items"})
@@ -225,7 +227,7 @@ class _Packing:
         """The tokens of the protocol, and of the state with an empty memory."""
         empty = {**self.inputs.state, "memory": {tier: [] for tier in TIERS}}
         runtime = frame_state(with_runtime(empty, self.inputs.runtime)).translate(_SAME_DIGITS)
-        return sum(map(self.measure.text, (*self.words, runtime))) + _FRAMES
+        return sum(instructions_tokens(self.words, self.measure.text)) + self.measure.text(runtime) + _FRAMES
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
         for kind in text_kinds(claims) if any(self.inputs.texts.values()) else ():
@@ -252,7 +254,7 @@ class _Packing:
             self.ledger.claimable("memory", spare=self._tokens_for_passages()),
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
-            history_cut=self._begins_elsewhere(),
+            history_cut=self._begins_elsewhere,
             question=self._question(),
             foreign=self.inputs.foreign.items,
             owned=owned,
@@ -484,7 +486,7 @@ class _Packing:
 
     def _fixed_items(self, callers: Origin) -> list[PackItem]:
         """The items that are always sent."""
-        protocol = self.measure.text(self.words.protocol)
+        protocol, _ = instructions_tokens(self.words, self.measure.text)
         request = self.ledger.budget.fixed - self.framing
         state = least_trusted_foreign((self.inputs.foreign.state, self._epoch_origin() or ""))
         sizes: dict[str, tuple[int, Origin]] = {

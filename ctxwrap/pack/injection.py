@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
@@ -88,6 +89,12 @@ def instructions_for(protocol: str, capabilities: Sequence[Any]) -> Instructions
     if protocol == "reading" or not memory_is_write_once(capabilities):
         return words
     return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
+
+
+@lru_cache(maxsize=256)
+def instructions_tokens(words: Instructions, count: Callable[[str], int]) -> tuple[int, int]:
+    """The tokens of the protocol and of the reminder, which are the same in most calls."""
+    return count(words.protocol), count(words.reminder)
 
 
 def assemble(

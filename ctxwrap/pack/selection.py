@@ -63,7 +63,7 @@ class Sharing:
         self._declared = visibility
 
     def seen_by(self, kind: str, source: str) -> tuple[Target, ...]:
-        own = self._declared.get(source) if is_file(kind) else None
+        own = self._declared.get(source) if self._declared and is_file(kind) else None
         return seen_by(self._rules, kind, source, own)
 
     def offer(self, kind: str, texts: Iterable[SourcedText]) -> None:
