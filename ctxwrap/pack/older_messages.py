@@ -1,5 +1,6 @@
 """The messages before the newest turn: those of the caller and of the log, where they are cut, and what repeats."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple, overload
@@ -70,6 +71,17 @@ class OlderMessages(Sequence[HistoryMessage]):
         if users[place] == users[place + 1]:
             return False
         return not self._places or at == 0 or self._places[place] < 0 or self._places[place] != self._places[place - 1]
+
+    def starts_within(self, limit: int) -> list[int]:
+        """Where a range may begin that reaches to the end in at most `limit` tokens."""
+        start, end, users = self._start, self._end, self._columns.users
+        first = bisect_left(self._sums, self._sums[end] - limit, start, end)
+        asked = [at - start for at in range(first, end) if users[at] < users[at + 1]]
+        return [at for at in asked if self.may_begin(at)] if self._places else asked
+
+    def tokens_from(self, at: int) -> int:
+        """The tokens from one message to the end."""
+        return self._sums[self._end] - self._sums[self._start + at]
 
     @property
     def tokens(self) -> int:
@@ -196,39 +208,26 @@ def cut(older: OlderMessages, limit: int, began: int = 0) -> int:
     `began` is the number of the message where they began in the last call. They begin there again while that fits, and
     then much later, so the prefix of the request stays the same for many calls.
     """
-    tokens, starts = _starts_within(older, limit)
+    starts = older.starts_within(limit)
     last = next((at for at in starts if 0 < began == older.number(at)), -1)
-    if last >= 0 and starts[last] >= _SPARSE * min(limit, tokens):
+    if last >= 0 and older.tokens_from(last) >= _SPARSE * min(limit, older.tokens):
         return last
     slid = bool(older) and 0 < began < older.number(0)  # the message where it began is not loaded any more
-    if 0 in starts and not slid:
+    if starts[:1] == [0] and not slid:
         return 0
     fewest = len(older) * (1 - STEP) if slid else 0
-    sparse = [at for at, left in starts.items() if left <= STEP * limit and at >= fewest]
-    return min(sparse) if sparse else max(starts, default=len(older))
+    sparse = (at for at in starts if at >= fewest and older.tokens_from(at) <= STEP * limit)
+    return next(sparse, starts[-1] if starts else len(older))
 
 
 def newest(older: OlderMessages, count: int, limit: int) -> int:
     """The index in `older` of a user's message, for at least `count` messages from there on, or as many as fit."""
-    start, last, tokens = len(older), len(older) - count, 0
+    start, last = len(older), len(older) - count
     for at in range(start - 1, -1, -1):
-        tokens += older.size(at)
-        if tokens > limit or start <= last:
+        if start <= last or older.tokens_from(at) > limit:
             break
         start = at if older.may_begin(at) else start
     return start
-
-
-def _starts_within(older: OlderMessages, limit: int) -> tuple[int, dict[int, int]]:
-    """The tokens counted (all, or more than fit), and by possible start the tokens from there on."""
-    tokens, starts = 0, dict[int, int]()
-    for at in range(len(older) - 1, -1, -1):
-        tokens += older.size(at)
-        if tokens > limit:
-            break
-        if older.may_begin(at):
-            starts[at] = tokens
-    return tokens, starts
 
 
 _LARGE = 1024
