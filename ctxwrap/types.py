@@ -149,7 +149,7 @@ class TurnInputs:
     """The memory the model is shown."""
     new: tuple[tuple[Message, int], ...]
     """The caller's messages that the log does not have yet, each with its round."""
-    history: tuple[LoggedMessage, ...]
+    history: Sequence[LoggedMessage]
     """The messages of the log that are older than the caller's first one."""
     parent: str
     """The message this turn continues, if that is not the newest one."""

@@ -44,8 +44,8 @@ def half_life(item: MemoryItem, rules: MemoryRules) -> float:
 
 def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     """Return the item's decay in a round; the item must be advanced to that round."""
-    passed, life = round - item.anchor, half_life(item, rules)
-    if passed <= 0 or item.pinned or life == inf:
+    passed = round - item.anchor
+    if passed <= 0 or item.pinned or (life := half_life(item, rules)) == inf:
         return item.decay
     left: float = 2.0 ** (-passed / life)
     return 1.0 - (1.0 - item.decay) * left

@@ -69,15 +69,16 @@ _NEEDED = {"id", "content"}
 
 def diff_epoch(epoch: Tiers, memory: Tiers) -> EpochDelta:
     """Compare `memory` with `epoch`. A new decay or touch is not a change: the content is the same."""
-    before, now = _placed(epoch), _placed(memory)
-    same = {id for id, known in now.items() if id in before and _is_unchanged(before[id], known)}
-    merged = {id: before[id] if id in same else known for id, known in now.items()}
+    before, now, same = _placed(epoch), _placed(memory), list[str]()
     shown: Tiers = {tier: [] for tier in TIERS}
     changes: Tiers = {tier: [] for tier in TIERS}
-    for id, (tier, item) in merged.items():
-        shown[tier].append(item)
-        if id not in same:
+    for id, (tier, item) in now.items():
+        if id in before and _is_unchanged(before[id], (tier, item)):
+            same.append(id)
+            shown[tier].append(before[id][1])
+        else:
             changes[tier].append(item)
+            shown[tier].append(item)
     return EpochDelta(shown, changes, sorted(before.keys() - now.keys()), sorted(same))
 
 
@@ -97,7 +98,7 @@ def _placed(memory: Tiers) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _is_unchanged(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
-    return one[0] == other[0] and {**one[1], **_VOLATILE} == {**other[1], **_VOLATILE}
+    return one == other or (one[0] == other[0] and {**one[1], **_VOLATILE} == {**other[1], **_VOLATILE})
 
 
 _VOLATILE = {"decay": 0, "round": 0}

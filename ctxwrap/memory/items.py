@@ -163,15 +163,12 @@ _PERSONAL = frozenset(
 _ABOUT_THE_USER = re.compile(r"(?:the\s+)?user\b|用户", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)
 def capacity_bonus(type: str, content: str, touches: float) -> float:
     """Return what type, subject and use subtract from the decay when items compete for capacity."""
+    personal = 0.2 if type[:_LONGEST_TYPE].strip().casefold() in _PERSONAL else 0.0
     about_user = 0.1 if _ABOUT_THE_USER.match(content) else 0.0
-    return (0.2 if _is_personal(type[:_LONGEST_TYPE]) else 0.0) + about_user + min(0.15, 0.05 * log2(touches))
-
-
-@lru_cache(maxsize=1024)
-def _is_personal(type: str) -> bool:
-    return type.strip().casefold() in _PERSONAL
+    return personal + about_user + min(0.15, 0.05 * log2(touches))
 
 
 _FOREIGN: frozenset[Origin] = frozenset({"file", "retrieved", "tool"})
@@ -217,8 +214,8 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
     `foreign` maps message numbers to foreign origins: a model's text is as trusted as what it had read.
     """
     messages = list(messages)
-    found: set[str] = {origin_of(message) for _, message in messages if not isinstance(message.content, str)}
-    found |= {_ROLES.get(role, "tool") for role in {message.role for _, message in messages}}
+    found: set[str] = {_ROLES.get(role, "tool") for role in {message.role for _, message in messages}}
+    found |= {origin_of(message) for _, message in messages if not isinstance(message.content, str)}
     if foreign:
         found |= {foreign.get(number, "") for number, message in messages if message.role == "assistant"}
     return least_trusted_foreign(found) or ("user" if "user" in found else "assistant")

@@ -127,19 +127,21 @@ class Memory:
         The most important items of a tier come first.
         """
         moves: list[TierMove] = []
-        held: list[MemoryItem] = []
+        held: list[tuple[_Weakness, float, MemoryItem]] = []
+        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
         due_by_then = self._due_by(then)
         for item in self.items.values():
             if item.id in due_by_then:
                 item, fell = advance(item, then, self.rules)
                 moves += fell
-            held.append(item)
-        if self.evolves:
-            held.sort(key=lambda item: self.weakness(item, then))
-        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
-        for item in held:
-            if item.tier != "swap":
-                tiers[item.tier].append(item.shown(self.faded(item, then)))
+            if not self.evolves:
+                tiers[item.tier].append(item.shown(item.decay))
+            elif item.tier != "swap":
+                decay = decay_at(item, then, self.rules)
+                held.append((self._weakness(item, decay), decay, item))
+        held.sort()
+        for _, decay, item in held:
+            tiers[item.tier].append(item.shown(round(decay, 3)))
         return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
 
     def _due_by(self, round: int) -> set[str]:
@@ -245,9 +247,10 @@ class Memory:
     def _weakest(self, tier: Tier, count: int) -> list[MemoryItem]:
         """Return `count` items of a tier that are not pinned, weakest last."""
         held = (item for item in self.items.values() if item.tier == tier and not item.pinned)
-        return heapq.nlargest(count, held, key=lambda item: self.weakness(item, self.round))[::-1]
+        decayed = ((item, decay_at(item, self.round, self.rules)) for item in held)
+        return [item for item, _ in heapq.nlargest(count, decayed, key=lambda each: self._weakness(*each))][::-1]
 
-    def weakness(self, item: MemoryItem, round: int) -> tuple[bool, float, float, str]:
+    def _weakness(self, item: MemoryItem, decay: float) -> "_Weakness":
         """Sort key, higher for weaker items: decay (in core: the first stated decay) minus the bonus of type and use.
 
         Ties: in core the newer item is weaker, elsewhere the older one. In working, tasks and decisions are stronger.
@@ -255,7 +258,11 @@ class Memory:
         worth = capacity_bonus(item.type, item.content, item.touches)
         if item.tier == "core" and self.rules.half_lives.core == inf:
             return False, item.importance - worth, item.first, item.id
-        return not is_work(item.type), decay_at(item, round, self.rules) - worth, -item.anchor, item.id
+        return not is_work(item.type), decay - worth, -item.anchor, item.id
+
+
+_Weakness = tuple[bool, float, float, str]
+"""It ends with the item's id, so no two items are equally weak."""
 
 
 _LEAST_ASKED = 0.4

@@ -9,7 +9,7 @@ from ctxwrap.memory.operations import Circumstances, State, compare
 from ctxwrap.memory.similarity import key_of, mentions, same_fact, subjects
 from ctxwrap.types import Operation, OwnerView, Record, TurnInputs
 
-MARKS = {"user": "user+", "team": "team+"}
+MARKS = {kind: f"{kind}+" for kind in ("user", "team")}
 """How the ids of an owner's items begin, in the owner's log and wherever they are shown."""
 
 _MOST_RECALLED = 5
@@ -18,10 +18,8 @@ _MOST_RECALLED = 5
 
 def owner_of(id: str) -> str:
     """`user` or `team` if the id is one of an owner's item."""
-    for kind, mark in MARKS.items():
-        if id.startswith(mark):
-            return kind
-    return ""
+    kind, plus, _ = id.partition("+")
+    return kind if plus and kind in MARKS else ""
 
 
 def shown_items(memory: Memory) -> tuple[list[dict[str, Any]], dict[str, int]]:

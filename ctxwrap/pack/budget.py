@@ -1,6 +1,5 @@
 """The token budget of a call, and the ledger in which kinds of pack items claim their shares of it."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -117,8 +116,10 @@ class Ledger:
 
         Steps keep the place of a cut the same over many calls, although each leaves slightly more or less.
         """
-        share, left = _share(kind), max(0, min(self.unreserved(kind), self._free(kind) - spare))
-        most, limit = self._tokens(share), self._conversation_of(share)
+        share = _share(kind)
+        free, within = self._left_for(share)
+        most, left = self._tokens(share), max(0, min(free - spare, within))
+        limit = self._conversation_of(share)
         whole = self.budget.limit if limit is None else limit
         return most if most <= left else left - left % max(1, whole // _STEPS)
 
@@ -130,23 +131,19 @@ class Ledger:
 
     def unreserved(self, kind: str) -> int:
         """All tokens that are left and not reserved for other kinds."""
-        share, left = _share(kind), self._free(kind)
-        if (limit := self._conversation_of(share)) is not None:
-            left = min(left, limit - sum(self._in_conversation(self._held_for_others(share))))
-        return max(0, left)
+        return max(0, min(self._left_for(_share(kind))))
 
-    def _free(self, kind: str) -> int:
-        """All tokens of the budget that are left and not reserved for other kinds."""
-        return self.left - sum(self._held_for_others(_share(kind)).values())
-
-    def _held_for_others(self, share: Share) -> dict[str, int]:
-        return {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
-
-    def _in_conversation(self, held: Mapping[str, int]) -> Iterator[int]:
-        """The tokens, spent or held, that count towards the limit for the conversation."""
-        for share in _OF_CONVERSATION:
-            tokens = self.spent.get(share.name, 0) + held.get(share.name, 0)
-            yield min(tokens, self._within_conversation(share)) if share.may_exceed else tokens
+    def _left_for(self, share: Share) -> tuple[int, int]:
+        """What is left of the budget, and of the limit for the conversation, without what other shares reserve."""
+        held = {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
+        free = self.left - sum(held.values())
+        within = self._conversation_of(share)
+        if within is None:
+            return free, free
+        for each in _OF_CONVERSATION:
+            taken = self.spent.get(each.name, 0) + held.get(each.name, 0)
+            within -= min(taken, self._within_conversation(each)) if each.may_exceed else taken
+        return free, within
 
     def spend(self, kind: str, tokens: int) -> None:
         name = _share(kind).name

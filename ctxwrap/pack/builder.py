@@ -5,6 +5,7 @@ reserved until these are known.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -15,15 +16,24 @@ from ctxwrap.memory.items import TIERS, MemoryItem, Origin, least_trusted_foreig
 from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, budget_within, limits_of
 from ctxwrap.pack.injection import (
     Chosen,
-    InjectedPart,
-    StableText,
     assemble,
     instructions_for,
+    instructions_tokens,
     prefix_of,
     protocol_for,
     stable_tokens,
 )
 from ctxwrap.pack.memory import NO_OWNED_ITEMS, OwnedItems, memory_block, recalled_item, sizes
+from ctxwrap.pack.older_messages import (
+    NO_MESSAGES,
+    OlderMessages,
+    conversation,
+    counted_once,
+    cut,
+    newest,
+    references_in,
+    referred,
+)
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     LINES,
@@ -32,16 +42,9 @@ from ctxwrap.pack.selection import (
     Retrieved,
     Sharing,
     as_item,
-    conversation,
-    counted_once,
-    cut,
     in_lines,
-    item_of_messages,
     need_of_past,
-    newest,
     passage_candidates,
-    references_in,
-    referred,
     search_text,
     select,
     text_candidates,
@@ -56,7 +59,6 @@ from ctxwrap.tokens.measure import Measure, estimate_tokens
 from ctxwrap.types import (
     Body,
     Candidate,
-    HistoryMessage,
     Injection,
     Message,
     Operation,
@@ -81,7 +83,7 @@ _LEAST_CONVERSATION = 740
 _LEAST_RECENT = 4
 """The newest messages that are sent even beyond their share: a short question refers to them."""
 
-_SAME_DIGITS = str.maketrans("0123456789", "0000000000")
+_SAME_DIGITS = re.sub("[0-9]", "0", "".join(map(chr, range(128))))
 """The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
 
 _OWNED = frozenset({"user_items", "team_items"})
@@ -180,14 +182,14 @@ class _Packing:
         self.working_set: WorkingSetView | None = None
         """The working set as it is in this turn."""
         self.files = PackedFiles()
-        self.recent: tuple[HistoryMessage, ...] = ()
+        self.recent = NO_MESSAGES
         self.copies: dict[int, int] = {}
         """By number of a message that is sent as a reference, the number of the original."""
         self.found = Retrieved()
         self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
-        self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
+        self.ledger.hold("recent_messages", self.conversation.older.tokens)
         self._add_texts("early")
         self._add_memory()
         self._add_files()
@@ -200,8 +202,7 @@ class _Packing:
     def _budget(self, most: Limit | None) -> TokenBudget:
         model, settings, body = self.given.request.model, self.settings, self.given.body
         reply = reply_reserve(model, self.given.adapter.reply_limit(body), settings.windows)
-        optional = sum(each.tokens for each in self.conversation.older if each.place >= 0)
-        given = self.measure.body(self.given.adapter.request_tokens, body) - optional
+        given = self.measure.body(self.given.adapter.request_tokens, body) - self.conversation.older.callers_tokens
         limits = limits_of(model, settings, self.inputs.limit, reply, given)
         return budget_within(
             [*limits, most] if most else limits,
@@ -219,17 +220,17 @@ class _Packing:
         last = self.settings.budget_messages
         if len(self.conversation.older) < last or not last or self.settings.history == "caller":
             return None
-        newest = self.conversation.older[-last + 1 :] if last > 1 else ()
-        return max(_LEAST_CONVERSATION, sum(each.tokens for each in newest) - self.framing)
+        tokens = self.conversation.older[-last + 1 :].tokens if last > 1 else 0
+        return max(_LEAST_CONVERSATION, tokens - self.framing)
 
     def _framing_tokens(self) -> int:
         """The tokens of the protocol, and of the state with an empty memory."""
         empty = {**self.inputs.state, "memory": {tier: [] for tier in TIERS}}
         runtime = frame_state(with_runtime(empty, self.inputs.runtime)).translate(_SAME_DIGITS)
-        return sum(map(self.measure.text, (*self.words, runtime))) + _FRAMES
+        return sum(instructions_tokens(self.words, self.measure.text)) + self.measure.text(runtime) + _FRAMES
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
-        for kind in text_kinds(claims):
+        for kind in text_kinds(claims) if any(self.inputs.texts.values()) else ():
             offered = self.inputs.texts.get(kind.name)
             if not offered:
                 continue
@@ -253,7 +254,7 @@ class _Packing:
             self.ledger.claimable("memory", spare=self._tokens_for_passages()),
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
-            history_cut=self._begins_elsewhere(),
+            history_cut=self._begins_elsewhere,
             question=self._question(),
             foreign=self.inputs.foreign.items,
             owned=owned,
@@ -340,8 +341,8 @@ class _Packing:
 
     def _begins_elsewhere(self) -> bool:
         """Whether recent messages will begin with another message than in the last call, by the present ledger."""
-        start = self._start()
-        return 0 < self._began != (self.conversation.older[start].number if start < len(self.conversation.older) else 0)
+        start, older = self._start(), self.conversation.older
+        return 0 < self._began != (older.number(start) if start < len(older) else 0)
 
     @property
     def _began(self) -> int:
@@ -357,12 +358,15 @@ class _Packing:
 
     def _tokens_for_passages(self) -> int:
         """The share of passages; 0 if the conversation is so short that it is sent whole."""
-        older, first = self.conversation.older, self.inputs.first_message
-        known = len(self.inputs.system) + sum(0 < each.number < first for each in older)
-        fitting = min(self.ledger.left, self.settings.history_tokens)
-        is_whole = known >= first - 1 and sum(each.tokens for each in older) <= fitting
-        may_find = self.sources.retrieve and (self.ledger.conversation is not None or not is_whole)
+        may_find = self.sources.retrieve and (self.ledger.conversation is not None or not self._is_whole())
         return self.ledger.share("retrieved") if may_find else 0
+
+    def _is_whole(self) -> bool:
+        """Whether all messages of the log can be sent."""
+        older, first = self.conversation.older, self.inputs.first_message
+        known = len(self.inputs.system) + sum(0 < number < first for number in older.numbers)
+        fitting = min(self.ledger.left, self.settings.history_tokens)
+        return known >= first - 1 and older.tokens <= fitting
 
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
@@ -372,15 +376,15 @@ class _Packing:
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
         self._note_messages(older[:start], OLDER, included=False)
         self._note_messages(self.conversation.elsewhere, _KEPT_ELSEWHERE, included=False)
-        self.chosen.history = tuple(each.message for each in self.recent if each.place < 0)
-        self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
-        self.chosen.left_out = frozenset(each.place for each in older[:start] if each.place >= 0)
-        self.ledger.spend("recent_messages", sum(each.tokens for each in self.recent))
+        self.chosen.history = tuple(self.recent.from_log)
+        if self.copies:
+            self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
+        self.chosen.left_out = older[:start].callers_places
+        self.ledger.spend("recent_messages", self.recent.tokens)
 
-    def _note_messages(self, messages: Sequence[HistoryMessage], reason: str, *, included: bool) -> None:
+    def _note_messages(self, messages: OlderMessages, reason: str, *, included: bool) -> None:
         if messages:
-            foreign = self.inputs.foreign.messages
-            self.items.append(item_of_messages(messages, reason, foreign, included=included))
+            self.items.append(messages.as_item(reason, self.inputs.foreign.messages, included=included))
 
     def _add_retrieved(self) -> None:
         retrieve = self.sources.retrieve
@@ -413,7 +417,7 @@ class _Packing:
         self.recalled = tuple(each for each in back if each.id not in shown)
         for item in (MemoryItem.from_json(each.item or {}) for each in self.recalled):
             entry = item.shown(round(item.decay, 3))
-            tokens = sizes(self.measure.text).whole(entry)
+            (tokens,) = sizes(self.measure.text).whole([entry])
             self.items.append(recalled_item(item, tokens, fits=tokens <= left))
             if tokens <= left:
                 left -= tokens
@@ -433,26 +437,27 @@ class _Packing:
 
     def _assembled(self) -> Pack:
         given, inputs, chosen = self.given, self.inputs, self.chosen
-        injection = assemble(chosen, self.words, inputs.runtime, given.mode, self.settings)
-        head, said = self._head(injection), [StableText(each.number, each.tokens) for each in self.recent]
-        budget = self.ledger.as_json()
-        stable = stable_tokens(inputs.before, head, said)
-        said += [StableText(number, 0) for number in self.conversation.newest]
-        items = self.sharing.mark_items((*self._fixed_items(), *self.items))
+        texts, budget = chosen.texts, self.ledger.as_json()
+        injection = assemble(chosen, texts, self.words, inputs.runtime, given.mode, self.settings)
+        head = self._head(injection)
+        prefix = prefix_of(head, (*self.recent.numbers, *self.conversation.newest))
+        stable = stable_tokens(inputs.before, prefix, list(map(self.measure.text, head)), self.recent.sizes)
+        callers = origin_of_request(given.request, inputs, chosen.left_out)
+        items = self.sharing.mark_items((*self._fixed_items(callers), *self.items))
         return Pack(
             injection=injection,
             state=self.state,
             brief=self.brief,
             items=items,
             budget=budget,
-            prefix=prefix_of(head, said),
+            prefix=prefix,
             stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
             found=self.found,
             sent=self._sent(),
-            texts={"protocol": self.words.as_text(), **chosen.texts},
+            texts={"protocol": self.words.as_text(), **texts},
             epoch=self.epoch,
             report=dict(self.files.report),
-            origin=least_trusted_foreign(item.origin for item in items if item.included) or self._callers_origin(),
+            origin=least_trusted_foreign({item.origin for item in items if item.included}) or callers,
             outputs=self.working_set.outputs if self.working_set else (),
             output_paths=self.working_set.output_paths if self.working_set else (),
             resources=tuple(self.sharing.resources),
@@ -472,23 +477,22 @@ class _Packing:
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 
-    def _head(self, injection: Injection) -> list[InjectedPart]:
+    def _head(self, injection: Injection) -> tuple[str, ...]:
         """The parts before the conversation, in the order of the request."""
-        measure, body = self.measure, self.given.body
-        system = "\n".join(message.text for message in self.given.request.messages if message.role == "system")
-        tools = json.dumps(body["tools"], default=str) if body.get("tools") else ""
-        parts = (tools, injection.protocol, system, injection.standing, injection.background)
-        return [InjectedPart(text, measure.text(text)) for text in parts]
+        system = "\n".join([message.text for message in self.given.request.messages if message.role == "system"])
+        tools = self.given.body.get("tools")
+        written = json.dumps(tools, default=str) if tools else ""
+        return written, injection.protocol, system, injection.standing, injection.background
 
-    def _fixed_items(self) -> list[PackItem]:
+    def _fixed_items(self, callers: Origin) -> list[PackItem]:
         """The items that are always sent."""
-        protocol = self.measure.text(self.words.protocol)
-        callers = self.ledger.budget.fixed - self.framing
+        protocol, _ = instructions_tokens(self.words, self.measure.text)
+        request = self.ledger.budget.fixed - self.framing
         state = least_trusted_foreign((self.inputs.foreign.state, self._epoch_origin() or ""))
         sizes: dict[str, tuple[int, Origin]] = {
             "system": (protocol, "operator"),
             "memory": (self.framing - protocol, state or "operator"),
-            "request": (callers, self._callers_origin()),
+            "request": (request, callers),
         }
         return [
             PackItem(name, KINDS[name].source, tokens, True, KINDS[name].reason, 1.0, origin=origin)
@@ -497,8 +501,8 @@ class _Packing:
 
     def _epoch_origin(self) -> Origin | None:
         """The foreign origin in the epoch block, which may show items that memory no longer has."""
+        foreign = self.inputs.foreign.items
+        if not foreign:
+            return None
         ids = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
-        return least_trusted_foreign(self.inputs.foreign.items.get(id, "") for id in ids)
-
-    def _callers_origin(self) -> Origin:
-        return origin_of_request(self.given.request, self.inputs, self.chosen.left_out)
+        return least_trusted_foreign(foreign.get(id, "") for id in ids)

@@ -2,8 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
@@ -57,7 +58,7 @@ class Chosen:
         return {name: text for name, text in texts.items() if text}
 
     def _session_text(self, block: str) -> str:
-        return "".join(each.text for each in self.session_texts[block])
+        return "".join([each.text for each in self.session_texts.get(block, ())])
 
 
 class Instructions(NamedTuple):
@@ -90,9 +91,17 @@ def instructions_for(protocol: str, capabilities: Sequence[Any]) -> Instructions
     return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
 
 
-def assemble(chosen: Chosen, words: Instructions, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
-    texts = chosen.texts
-    found = "\n".join(each.text for each in chosen.found)
+@lru_cache(maxsize=256)
+def instructions_tokens(words: Instructions, count: Callable[[str], int]) -> tuple[int, int]:
+    """The tokens of the protocol and of the reminder, which are the same in most calls."""
+    return count(words.protocol), count(words.reminder)
+
+
+def assemble(
+    chosen: Chosen, texts: Mapping[str, str], words: Instructions, runtime: Runtime, mode: Mode, settings: Settings
+) -> Injection:
+    """What is added to a request; `texts` are those of `chosen`."""
+    found = "\n".join([each.text for each in chosen.found])
     return Injection(
         protocol=joined(words.protocol, frame_block("boot", texts.get("boot", ""))),
         standing=joined(frame_block("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
@@ -118,46 +127,35 @@ def protocol_for(mode: Mode, settings: Settings) -> str:
 
 def memory_text(epoch: Tiers | None) -> str:
     """The memory of an epoch, each item as its id, decay and content."""
-    shown = {tier: [brief_item(item) for item in items] for tier, items in (epoch or {}).items() if items}
+    shown = {tier: list(map(brief_item, items)) for tier, items in (epoch or {}).items() if items}
     return frame_block("memory", encode_escaped(shown)) if shown else ""
 
 
 def joined(*texts: str) -> str:
-    return "\n\n".join(text.rstrip("\n") for text in texts if text)
+    return "\n\n".join([text.rstrip("\n") for text in texts if text])
 
 
-class InjectedPart(NamedTuple):
-    """A part of the request before the conversation."""
-
-    text: str
-    tokens: int
+def prefix_of(head: Sequence[str], numbers: Sequence[int]) -> Prefix:
+    """The prefix of a request: its parts before the conversation, and the messages, 0 for one without a number."""
+    return Prefix(tuple([_digest(part) if part else _EMPTY for part in head]), tuple(numbers))
 
 
-class StableText(NamedTuple):
-    """A message of the conversation: its number in the log, 0 if it has none, and its tokens."""
+def stable_tokens(before: Prefix | None, now: Prefix, head: Sequence[int], messages: Sequence[int]) -> int:
+    """The length in tokens of the prefix that a request has in common with the previous one.
 
-    number: int
-    tokens: int
-
-
-def prefix_of(head: Sequence[InjectedPart], conversation: Sequence[StableText]) -> Prefix:
-    digests = tuple(_digest(part.text) for part in head)
-    return Prefix(digests, tuple(said.number for said in conversation))
-
-
-def stable_tokens(before: Prefix | None, head: Sequence[InjectedPart], conversation: Sequence[StableText]) -> int:
-    """The length in tokens of the prefix that a request has in common with the previous one."""
+    `head` and `messages` have the tokens of its parts; of the messages, those that may be in common.
+    """
     if before is None:
         return 0
-    now, tokens = prefix_of(head, conversation), 0
-    for digest, known, part in zip(now.head, before.head, head, strict=False):
+    tokens = 0
+    for digest, known, size in zip(now.head, before.head, head, strict=False):
         if digest != known:
             return tokens
-        tokens += part.tokens
-    for said, number in zip(conversation, before.messages, strict=False):
-        if not number or said.number != number:
+        tokens += size
+    for number, known_number, size in zip(now.messages, before.messages, messages, strict=False):
+        if not number or number != known_number:
             break
-        tokens += said.tokens
+        tokens += size
     return tokens
 
 

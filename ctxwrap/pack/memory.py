@@ -1,14 +1,22 @@
 """The memory items of a pack: which fit, and whether the epoch block or the state shows them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.kinds import KINDS
-from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, should_end_epoch
+from ctxwrap.memory.epoch import (
+    MIN_CHANGES_AT_CUT,
+    EpochDelta,
+    Tiers,
+    brief_item,
+    diff_epoch,
+    freeze_memory,
+    should_end_epoch,
+)
 from ctxwrap.memory.items import KINDS as ITEM_KINDS
 from ctxwrap.memory.items import TIERS, ItemKind, MemoryItem, is_foreign, kind_of, least_trusted_foreign
 from ctxwrap.memory.owned import owner_of
@@ -17,16 +25,16 @@ from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
 from ctxwrap.protocol.instructions import encode_escaped
 from ctxwrap.types import PackItem
 
-ItemSize = Callable[[dict[str, Any]], int]
+ItemSizes = Callable[[Sequence[dict[str, Any]]], list[int]]
 
 
 class Sizes(NamedTuple):
-    """The tokens of an item, which do not depend on its decay."""
+    """The tokens of each item, which do not depend on its decay."""
 
-    whole: ItemSize
-    """As an object in the state."""
-    brief: ItemSize
-    """In the epoch block, with its id in the list of unchanged items."""
+    whole: ItemSizes
+    """As objects in the state."""
+    brief: ItemSizes
+    """In the epoch block, with their ids in the list of unchanged items."""
 
 
 _PASSING = 12
@@ -40,7 +48,12 @@ _LASTING = 0.8
 
 _PACK_KINDS: dict[ItemKind, str] = {"fact": "facts", "decision": "decisions", "todo": "todo", "ref": "refs"}
 _OWNED_KINDS = {"user": "user_items", "team": "team_items"}
-_ORDER = (*_OWNED_KINDS.values(), *(_PACK_KINDS[kind] for kind in ITEM_KINDS))
+_GROUPS = [
+    (kind, reason)
+    for kind in (*_OWNED_KINDS.values(), *(_PACK_KINDS[kind] for kind in ITEM_KINDS))
+    for reason in (REMEMBERED, ASKED, NO_ROOM)
+]
+"""The groups of memory items in a pack, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +68,21 @@ class MemoryBlock:
 
 
 def sizes(count: Callable[[str], int]) -> Sizes:
-    """The sizes of items as they are sent, each counted once."""
-    known: dict[tuple[str, str, bool], int] = {}
+    """The sizes of items as they are sent."""
 
-    def size(item: dict[str, Any], is_brief: bool) -> int:
-        key = str(item["id"]), str(item["content"]), is_brief
-        if key not in known:
-            known[key] = count(_brief(*key[:2]) if is_brief else _lasting(item))
-        return known[key] + (0 if is_brief else _PASSING)
+    def whole(items: Sequence[dict[str, Any]]) -> list[int]:
+        return [count(_lasting(item)) + _PASSING for item in items]
 
-    return Sizes(lambda item: size(item, False), lambda item: size(item, True))
+    def brief(items: Sequence[dict[str, Any]]) -> list[int]:
+        return [_brief_size(count, str(item["id"]), str(item["content"])) for item in items]
+
+    return Sizes(whole, brief)
 
 
 @lru_cache(maxsize=4096)
-def _brief(id: str, content: str) -> str:
-    """An item in the epoch block and its id, with a decay of the greatest length."""
-    return encode_escaped([brief_item({"id": id, "decay": 0.555, "content": content}), id])
+def _brief_size(count: Callable[[str], int], id: str, content: str) -> int:
+    """The tokens of an item in the epoch block and of its id, with a decay of the greatest length."""
+    return count(encode_escaped([brief_item({"id": id, "decay": 0.555, "content": content}), id]))
 
 
 def _lasting(item: dict[str, Any]) -> str:
@@ -105,7 +117,7 @@ def memory_block(
     sizes: Sizes,
     *,
     may_begin: bool,
-    history_cut: bool = False,
+    history_cut: Callable[[], bool] = lambda: False,
     question: str = "",
     foreign: Mapping[str, str] = MappingProxyType({}),
     owned: OwnedItems = NO_OWNED_ITEMS,
@@ -113,9 +125,9 @@ def memory_block(
     """The items that fit into `limit`, given the epoch of the last call; `may_begin` allows a new epoch.
 
     Without `may_begin`, an epoch that no longer fits is left out of this call and the state shows everything.
-    `history_cut` says that history is cut, so the prompt cache is lost anyway. If not all items fit, a part of the
-    limit is for items about `question`. `foreign` has the origins of items, by id, that contain foreign text. `owned`
-    are those of a user or a team, which have a share of their own.
+    `history_cut` tells whether history is cut, so that the prompt cache is lost anyway. If not all items fit, a part
+    of the limit is for items about `question`. `foreign` has the origins of items, by id, that contain foreign text.
+    `owned` are those of a user or a team, which have a share of their own.
     """
     own = memory
     if owned.ids:
@@ -124,17 +136,20 @@ def memory_block(
         own, int(limit * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question
     )
     lasting, asked, limit = lasting | owned.lasting, asked | owned.asked, limit + owned.tokens
-    shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in lasting | asked] for tier in TIERS}
+    fitting = lasting | asked
+    shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in fitting] for tier in TIERS}
     items, old = _pack_items(memory, lasting, asked, sizes, foreign), epoch or _nothing()
     since_epoch = diff_epoch(old, shown)
-    before, changed = _tokens(old, sizes.brief), _tokens(since_epoch.changes, sizes.whole)
-    news = changed - (_tokens(since_epoch.changes, sizes.whole, asked) if asked else 0)
-    if before + changed <= limit and not should_end_epoch(before, news, at_hand=history_cut):
+    changes = _all_in(since_epoch.changes)
+    before, changed = sum(sizes.brief(_all_in(old))), sum(sizes.whole(changes))
+    news = changed - sum(sizes.whole([item for item in changes if item["id"] in asked]))
+    is_over = news > MIN_CHANGES_AT_CUT and should_end_epoch(before, news, at_hand=history_cut())
+    if before + changed <= limit and not is_over:
         return MemoryBlock(since_epoch, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
     new = freeze_memory(kept) if may_begin else _nothing()
     since_epoch = diff_epoch(new, shown)
-    tokens = _tokens(new, sizes.brief) + _tokens(since_epoch.changes, sizes.whole)
+    tokens = sum(sizes.brief(_all_in(new))) + sum(sizes.whole(_all_in(since_epoch.changes)))
     return MemoryBlock(since_epoch, new, may_begin, tokens, items)
 
 
@@ -143,8 +158,8 @@ def items_that_fit(memory: Tiers, limit: int, sizes: Sizes, question: str = "") 
 
     Importance is the order of the tiers, and inside a tier that of the memory.
     """
-    everything = [item for tier in TIERS for item in memory[tier]]
-    if sum(map(sizes.brief, everything)) <= limit:
+    everything = _all_in(memory)
+    if sum(sizes.brief(everything)) <= limit:
         return {item["id"] for item in everything}, set()
     lasting, spent = _fitting(everything, int(limit * _LASTING) if question else limit, sizes.brief)
     others = [item for item in everything if item["id"] not in lasting]
@@ -152,11 +167,10 @@ def items_that_fit(memory: Tiers, limit: int, sizes: Sizes, question: str = "") 
     return lasting, asked
 
 
-def _fitting(items: Iterable[dict[str, Any]], limit: int, size: ItemSize) -> tuple[set[str], int]:
+def _fitting(items: Sequence[dict[str, Any]], limit: int, sizes: ItemSizes) -> tuple[set[str], int]:
     """The ids of the items that fit one after the other, and their tokens."""
     ids, spent = set[str](), 0
-    for item in items:
-        tokens = size(item)
+    for item, tokens in zip(items, sizes(items), strict=True):
         if spent + tokens <= limit:
             ids.add(item["id"])
             spent += tokens
@@ -177,20 +191,26 @@ def _pack_items(
 ) -> tuple[PackItem, ...]:
     """All memory items, grouped by kind and by why they are in the pack or not."""
     groups: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for item in (item for tier in TIERS for item in memory[tier]):
-        reason = REMEMBERED if item["id"] in lasting else ASKED if item["id"] in asked else NO_ROOM
-        kind = _OWNED_KINDS.get(owner_of(item["id"])) or _PACK_KINDS[kind_of(str(item["type"]))]
-        groups.setdefault((kind, reason), []).append((item["id"], sizes.brief(item)))
-    order = [(kind, reason) for kind in _ORDER for reason in (REMEMBERED, ASKED, NO_ROOM)]
-    return tuple(_group(*each, groups[each], foreign) for each in order if each in groups)
+    items = _all_in(memory)
+    for item, tokens in zip(items, sizes.brief(items), strict=True):
+        id = item["id"]
+        reason = REMEMBERED if id in lasting else ASKED if id in asked else NO_ROOM
+        groups.setdefault((_kind_of(id, str(item["type"])), reason), []).append((id, tokens))
+    return tuple([_group(*each, groups[each], foreign) for each in _GROUPS if each in groups])
+
+
+@lru_cache(maxsize=4096)
+def _kind_of(id: str, type: str) -> str:
+    """The kind of pack item that a memory item is part of."""
+    return _OWNED_KINDS.get(owner_of(id)) or _PACK_KINDS[kind_of(type)]
 
 
 def _group(kind: str, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
-    row = KINDS[kind]
-    ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
+    """Memory items, each with its tokens, as one pack item."""
+    row, (ids, sizes) = KINDS[kind], zip(*group, strict=True)
+    origin = least_trusted_foreign([foreign[id] for id in ids if id in foreign]) if foreign else None
     included = reason != NO_ROOM
-    origin = least_trusted_foreign(foreign.get(id, "") for id in ids) or "assistant"
-    return PackItem(row.name, row.source, sum(sizes), included, reason, priority=0.8, origin=origin, refs=ids)
+    return PackItem(row.name, row.source, sum(sizes), included, reason, 0.8, origin=origin or "assistant", refs=ids)
 
 
 def recalled_item(item: MemoryItem, tokens: int, *, fits: bool) -> PackItem:
@@ -199,9 +219,8 @@ def recalled_item(item: MemoryItem, tokens: int, *, fits: bool) -> PackItem:
     return _group(_PACK_KINDS[kind_of(item.type)], ASKED if fits else NO_ROOM, [(item.id, tokens)], foreign)
 
 
-def _tokens(memory: Tiers, size: ItemSize, among: Set[str] | None = None) -> int:
-    held = (item for tier in TIERS for item in memory[tier])
-    return sum(size(item) for item in held if among is None or item["id"] in among)
+def _all_in(memory: Tiers) -> list[dict[str, Any]]:
+    return [item for tier in TIERS for item in memory[tier]]
 
 
 def _nothing() -> Tiers:

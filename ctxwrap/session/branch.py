@@ -2,7 +2,6 @@
 
 import json
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -10,6 +9,7 @@ from typing import Any
 
 from ctxwrap.memory.items import Origin, is_foreign, least_trusted, least_trusted_foreign
 from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges, tokens_in
+from ctxwrap.tokens.message_columns import LoggedMessages, MessageColumns
 from ctxwrap.types import Content, LoggedMessage, Message, Record
 
 Digest = str
@@ -76,7 +76,7 @@ def align(
     resent = _end_of(known, given) if cut else 0
     if resent:
         return Alignment(len(known), resent, covered=len(known))
-    same = _common(known[began:], given) if began >= 0 else 0
+    same = _common(known[began : began + len(given)], given) if answers and began >= 0 else 0
     if answers and same > answers[-1]:
         return _placed(began, same)
     overlap = _overlap(known, given)
@@ -236,7 +236,7 @@ class Branch:
         self._numbers = list(numbers)
         self.left = left or Ranges()
         """The messages that the branch abandoned."""
-        self._recent = deque(recent)
+        self._keep(recent)
         self._recent_size = sum(size_of(kept.message) for kept in self._recent)
         self._before = before
         self._dropped = dict(dropped or {})
@@ -263,10 +263,20 @@ class Branch:
         at = bisect_left(self._numbers, number)
         return at if self._numbers[at : at + 1] == [number] else -1
 
-    def history(self, without: int, most: int | None = None) -> tuple[LoggedMessage, ...]:
+    def _keep(self, recent: Iterable[LoggedMessage]) -> None:
+        self._columns = MessageColumns(recent)
+        self._first = 0
+        """The position of the first recent message; those before it are forgotten."""
+        self._forgotten_size = 0
+
+    @property
+    def _recent(self) -> LoggedMessages:
+        return LoggedMessages(self._columns, self._first, len(self._columns.kept))
+
+    def history(self, without: int, most: int | None = None) -> LoggedMessages:
         """The recent messages without the newest ones, limited in number."""
-        end = max(0, len(self._recent) - without)
-        return tuple(self._recent)[0 if most is None else max(0, end - most) : end]
+        end = max(self._first, len(self._columns.kept) - without)
+        return LoggedMessages(self._columns, self._first if most is None else max(self._first, end - most), end)
 
     @property
     def recent(self) -> dict[int, LoggedMessage]:
@@ -275,7 +285,8 @@ class Branch:
 
     def since(self, number: int) -> list[LoggedMessage]:
         """The recent messages after a message number."""
-        return [kept for kept in self._recent if kept.number > number]
+        kept = self._columns.kept
+        return kept[bisect_right(kept, number, lo=self._first, key=lambda each: each.number) :]
 
     def add(self, kept: LoggedMessage, said: Digest, id: str = "", parent: str = "") -> None:
         """Append a message with its digest, after `parent` if that is not the newest one."""
@@ -284,7 +295,7 @@ class Branch:
         self._ids.append(" ".join(id.split()) or str(self._before + len(self)))
         self._numbers.append(kept.number)
         self.digests.append(said)
-        self._recent.append(kept)
+        self._columns.add(kept)
         self._recent_size += size_of(kept.message)
         self._forget()
 
@@ -300,7 +311,7 @@ class Branch:
         self.left.add_one(number)
         kept = next((each for each in self._recent if each.number == number), None)
         if kept is not None:
-            self._recent.remove(kept)
+            self._keep([each for each in self._recent if each.number != number])
             self._recent_size -= size_of(kept.message)
 
     def _go_back(self, parent: str, number: int) -> None:
@@ -311,16 +322,23 @@ class Branch:
         keep = self._ids.index(parent) + 1 if parent in self._ids else 0
         if self._numbers and parent != ROOT:
             self.left.add(self._numbers[keep - 1] + 1 if keep else self._numbers[0], number - 1)
-        for _ in range(min(len(self) - keep, len(self._recent))):
-            self._recent_size -= size_of(self._recent.pop().message)
+        surplus = min(len(self) - keep, len(self._recent))
+        if surplus:
+            self._recent_size -= sum(size_of(kept.message) for kept in self._recent[-surplus:])
+            self._keep(self._recent[:-surplus])
         del self.digests[keep:], self._ids[keep:], self._numbers[keep:]
 
     def _forget(self) -> None:
         surplus = max(0, len(self) - _WINDOW)
         del self.digests[:surplus], self._ids[:surplus], self._numbers[:surplus]
         self._before += surplus
-        while len(self._recent) > _RECENT or (self._recent_size > _RECENT_SIZE and len(self._recent) > 1):
-            self._recent_size -= size_of(self._recent.popleft().message)
+        kept = self._columns.kept
+        while len(kept) - self._first > (_RECENT if self._recent_size <= _RECENT_SIZE else 1):
+            size = size_of(kept[self._first].message)
+            self._first, self._forgotten_size = self._first + 1, self._forgotten_size + size
+            self._recent_size -= size
+        if self._first > _RECENT or self._forgotten_size > _RECENT_SIZE:
+            self._keep(self._recent)
 
     def as_json(self) -> Record:
         recent = [as_record(each.message, seq=each.number, tokens=dict(each.tokens)) for each in self._recent]

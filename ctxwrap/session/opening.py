@@ -17,7 +17,7 @@ from ctxwrap.session.missing import questions_as_json, questions_shown
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
 from ctxwrap.stores.log_format import message_range
-from ctxwrap.types import ForeignOrigins, Message, Operation, Record, Request, SourcedText, TurnInputs
+from ctxwrap.types import ForeignOrigins, LoggedMessage, Message, Operation, Record, Request, SourcedText, TurnInputs
 
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40
 """With a limit on messages, this many times the limit are offered as candidates."""
@@ -58,7 +58,7 @@ def opening_of(
         recalled=recalled,
         rules=rules,
         writer=log.writer,
-        numbers=tuple(0 if message.role == "system" else next(spoken_numbers) for message in request.messages),
+        numbers=tuple([0 if message.role == "system" else next(spoken_numbers) for message in request.messages]),
         began=_began(past, alignment, numbers),
         system=_system_numbers(past, len(system), len(changed_system)),
         epoch=past.epoch,
@@ -69,9 +69,9 @@ def opening_of(
         missing=past.missing,
         misses=past.compliance.in_a_row,
         foreign=ForeignOrigins(
-            messages=_foreign_messages(past, [*(kept.number for kept in history), *numbers], first_message),
+            messages=_foreign_messages(past, history, numbers, first_message),
             items=_foreign_items(past, state),
-            state=past.state_origin if _says_more(state) and is_foreign(past.state_origin) else "",
+            state=past.state_origin if is_foreign(past.state_origin) and _says_more(state) else "",
         ),
     )
 
@@ -93,24 +93,25 @@ TEXT_SOURCES: dict[str, Callable[[SessionState, Log, Inputs], Iterable[SourcedTe
 """The texts of a session, by kind of pack item."""
 
 
-def _foreign_messages(past: SessionState, numbers: Sequence[int], first_message: int) -> dict[int, str]:
+def _foreign_messages(
+    past: SessionState, history: Sequence[LoggedMessage], numbers: Sequence[int], first_message: int
+) -> dict[int, str]:
     """The foreign origins by message. A new model message counts as derived from the whole log."""
     least = past.origins.least
     if least is None:
         return {}
-    known = ((number, least if number >= first_message else past.origins.of(number)) for number in numbers)
+    every = (*(kept.number for kept in history), *numbers)
+    known = ((number, least if number >= first_message else past.origins.of(number)) for number in every)
     return {0: least, **{number: origin for number, origin in known if origin}}
 
 
 def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
     """The foreign origins by item that may be shown; the epoch may hold items that memory no longer has."""
-    shown = {
-        str(item["id"]) for tiers in (state["memory"], past.epoch or {}) for tier in tiers.values() for item in tier
-    }
-    items = {id: past.memory.named(id) for id in shown - past.memory.forgotten}
-    items = {id: item for id, item in items.items() if item is not None or not owner_of(id)}  # owners' are trusted
-    origins = {id: item.origin if item else "tool" for id, item in items.items()}
-    return {id: origin for id, origin in origins.items() if is_foreign(origin)}
+    memory, lists = past.memory, [*state["memory"].values(), *(past.epoch or {}).values()]
+    shown = {str(item["id"]) for items in lists for item in items} - memory.forgotten
+    known = {id: held[id].origin for held in (memory.swap, memory.items) for id in shown & held.keys()}
+    unknown = {id: "tool" for id in shown - known.keys() if not owner_of(id)}  # owners' are trusted
+    return {**unknown, **{id: origin for id, origin in known.items() if is_foreign(origin)}}
 
 
 def _says_more(state: dict[str, Any]) -> bool:
@@ -135,9 +136,12 @@ def _aligned(past: SessionState, spoken: Sequence[Message]) -> Alignment:
 
 def _answers(spoken: Sequence[Message]) -> list[int]:
     """The positions of model answers before the newest turn; a greeting or a prefill is not an answer."""
+    said = [at for at, message in enumerate(spoken) if message.role == "assistant"]
+    if not said:
+        return said
     asked = next((at for at, message in enumerate(spoken) if message.role == "user"), len(spoken))
     last = max((at for at, message in enumerate(spoken) if message.role != "assistant"), default=0)
-    return [at for at in range(asked, last) if spoken[at].role == "assistant"]
+    return [at for at in said if asked < at < last]
 
 
 def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> int:
@@ -147,7 +151,7 @@ def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> 
 
 
 def _recalled(past: SessionState, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
-    said = "\n".join(message.text for message in new if message.role == "user")
+    said = "\n".join([message.text for message in new if message.role == "user"])
     return recall(past.memory, Circumstances(number, said=said))
 
 
@@ -181,7 +185,7 @@ def _state(
     for operation in recalled:
         item = MemoryItem.from_json(operation.item or {})
         state["memory"][item.tier].append(item.shown(past.memory.faded(item, number)))
-    if asked := questions_shown(past.missing, number):
+    if past.missing and (asked := questions_shown(past.missing, number)):
         state["missing"] = questions_as_json(asked)
     return state, [move._asdict() for move in moves]
 

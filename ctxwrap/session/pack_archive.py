@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from ctxwrap.memory.epoch import Tiers, unchanged_ids
 from ctxwrap.pack.injection import Instructions, memory_text
+from ctxwrap.pack.older_messages import reference_text
 from ctxwrap.pack.receipt import budget_in, items_in
-from ctxwrap.pack.selection import Passage, passages_sent, reference_text, speaker_lines
+from ctxwrap.pack.selection import Passage, passages_sent, speaker_lines
 from ctxwrap.protocol.instructions import encode_escaped, frame_block, frame_state, sanitise
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.retrieval.passages import passages

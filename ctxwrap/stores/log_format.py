@@ -37,6 +37,8 @@ _RANGE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 
 def ranges(numbers: Sequence[int]) -> str:
     """Numbers written as `3-41,44`, in their order."""
+    if len(numbers) > 1 and [*numbers] == [*range(numbers[0], numbers[0] + len(numbers))]:  # most are one run
+        return f"{numbers[0]}-{numbers[-1]}"
     runs = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
     spans = [[number for _, number in run] for _, run in runs]
     return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

@@ -266,7 +266,11 @@ class Counter:
 
     def at_most(self, tokens: int) -> int:
         """The upper bound for a count."""
-        return ceil(tokens * (1 + self.margin))
+        return ceil(tokens * (1 + self.margin)) if self.margin else tokens
+
+    def most_in(self, text: str) -> int:
+        """The upper bound for the tokens of a text."""
+        return self.at_most(self.count(text)) if text else 0
 
 
 @lru_cache(maxsize=1024)

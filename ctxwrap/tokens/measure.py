@@ -11,6 +11,9 @@ from ctxwrap.tokens.counting import Counter, counter_for
 from ctxwrap.tokens.messages import message_tokens
 from ctxwrap.types import Body, LoggedMessage, Message
 
+CountTokens = Callable[[str], int]
+"""Gives the tokens of a text."""
+
 
 class Measure:
     """Counts for one model; an estimate includes its margin."""
@@ -18,6 +21,10 @@ class Measure:
     def __init__(self, model: str) -> None:
         self.model = model
         self._counter: Counter = counter_for(model)
+        self.key = model, self._counter
+        """The same for measures that count alike."""
+        self.text: CountTokens = self._counter.most_in
+        """The tokens of a text. All measures with the same counter have the same function, so a cache may use it."""
 
     @property
     def name(self) -> str:
@@ -27,9 +34,6 @@ class Measure:
     @property
     def exact(self) -> bool:
         return self._counter.exact
-
-    def text(self, text: str) -> int:
-        return self._counter.at_most(self._counter.count(text)) if text else 0
 
     def counted(self, message: Message) -> int:
         """The count that is stored with a message, without margin. Text counts in its neutral form, as it is sent."""
@@ -42,7 +46,7 @@ class Measure:
         known = kept.tokens.get(counter.name)
         if known is None:
             known = self.counted(kept.message)
-        return counter.at_most(known) if counter.margin else known
+        return counter.at_most(known)
 
     def messages(self, history: Sequence[LoggedMessage]) -> list[int]:
         """The counts of many messages."""
@@ -56,9 +60,6 @@ class Measure:
         """A request, counted by its provider's rule."""
         return self._counter.at_most(count(body, self._counter))
 
-
-CountTokens = Callable[[str], int]
-"""Gives the tokens of a text."""
 
 Strategy = Literal["never", "start", "middle", "end"]
 """The part that is cut away; `never` keeps all or nothing."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.pack.selection import counted_once, referred
+from ctxwrap.pack.older_messages import OlderMessages, counted_once, referred
 from ctxwrap.testing import Answer, Request, ScriptedProvider, ToolCall
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import HistoryMessage, LoggedMessage, Message
@@ -22,10 +22,10 @@ OTHER = LOG.replace("FAILED", "passed")
 MEASURE = Measure("gpt-4o")
 
 
-def older(texts: list[str]) -> tuple[HistoryMessage, ...]:
+def older(texts: list[str]) -> OlderMessages:
     messages = [Message("tool", text, tool_call_id=f"c{at}") for at, text in enumerate(texts)]
-    return tuple(
-        HistoryMessage(at, each, MEASURE.message(LoggedMessage(at, each))) for at, each in enumerate(messages, 1)
+    return OlderMessages.of(
+        [HistoryMessage(at, each, MEASURE.message(LoggedMessage(at, each))) for at, each in enumerate(messages, 1)]
     )
 
 

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from ctxwrap.memory.items import TIERS
 from ctxwrap.pack.memory import Sizes, items_that_fit, memory_block
 
-SIZES = Sizes(whole=lambda item: int(item["size"]) + 12, brief=lambda item: int(item["size"]))
+SIZES = Sizes(
+    whole=lambda items: [int(item["size"]) + 12 for item in items],
+    brief=lambda items: [int(item["size"]) for item in items],
+)
 WORDS = ("Lisbon", "bakery", "telescope", "violin", "invoice")
 SIZED = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(1, 60)), max_size=15)
 QUESTIONS = st.lists(st.sampled_from(WORDS), max_size=2, unique=True).map(" ".join)
@@ -37,8 +40,8 @@ def test_memory_is_chosen_by_tier_first_and_in_its_order(core: list[Any], workin
     assert not asked
     left = limit
     for item in items:
-        assert (item["id"] in lasting) == (SIZES.brief(item) <= left), "whatever fits behind those before it is in"
-        left -= SIZES.brief(item) if item["id"] in lasting else 0
+        assert (item["id"] in lasting) == (item["size"] <= left), "whatever fits behind those before it is in"
+        left -= item["size"] if item["id"] in lasting else 0
 
 
 @given(SIZED, SIZED, st.integers(0, 900), QUESTIONS)
@@ -48,7 +51,7 @@ def test_question_displaces_items_only_for_related_items(
     items = {item["id"]: item for item in flat(memory(core, working))}
     lasting, asked = items_that_fit(memory(core, working), limit, SIZES, question)
     assert not lasting & asked
-    taken = sum(SIZES.brief(items[id]) for id in lasting) + sum(SIZES.whole(items[id]) for id in asked)
+    taken = sum(SIZES.brief([items[id] for id in lasting])) + sum(SIZES.whole([items[id] for id in asked]))
     assert taken <= limit
     assert all(any(word in items[id]["content"] for word in question.split()) for id in asked)
     without = items_that_fit(memory(core, working), limit, SIZES)[0]
@@ -69,10 +72,10 @@ def test_memory_block_fits_its_limit_and_matches_the_shown_items(
     was: list[Any], now: list[Any], limit: int, may: bool, history_cut: bool, question: str
 ) -> None:
     made = memory_block(
-        memory(now), memory(was), limit, SIZES, may_begin=may, history_cut=history_cut, question=question
+        memory(now), memory(was), limit, SIZES, may_begin=may, history_cut=lambda: history_cut, question=question
     )
     epoch, changes = flat(made.epoch), flat(made.memory.changes)
-    assert made.tokens == sum(map(SIZES.brief, epoch)) + sum(map(SIZES.whole, changes)) <= limit
+    assert made.tokens == sum(SIZES.brief(epoch)) + sum(SIZES.whole(changes)) <= limit
     assert may or not made.is_new
     by_id = {item["id"]: item for item in (*epoch, *changes)}
     shown = {item["id"]: item for item in flat(made.memory.shown)}

@@ -3,24 +3,27 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.selection import Passage, cut, in_lines, passage_candidates, select, speaker_lines
+from ctxwrap.pack.older_messages import OlderMessages, cut
+from ctxwrap.pack.selection import Passage, in_lines, passage_candidates, select, speaker_lines
 from ctxwrap.types import Candidate, HistoryMessage, Message
 
 ROLES = st.sampled_from(["user", "assistant", "tool"])
 OLDER = st.lists(st.tuples(ROLES, st.integers(0, 50)), max_size=30).map(
-    lambda each: [HistoryMessage(at, Message(role), tokens) for at, (role, tokens) in enumerate(each, 1)]
+    lambda each: OlderMessages.of(
+        [HistoryMessage(at, Message(role), tokens) for at, (role, tokens) in enumerate(each, 1)]
+    )
 )
 
 
 @given(OLDER, st.integers(0, 600), st.integers(0, 40))
-def test_recent_messages_start_with_a_user_message_and_fit(older: list[HistoryMessage], room: int, began: int) -> None:
+def test_recent_messages_start_with_a_user_message_and_fit(older: OlderMessages, room: int, began: int) -> None:
     start = cut(older, room, began)
     assert sum(each.tokens for each in older[start:]) <= room
     assert start == len(older) or older[start].message.role == "user"
 
 
 @given(OLDER, st.integers(0, 600))
-def test_history_that_fits_is_not_cut(older: list[HistoryMessage], room: int) -> None:
+def test_history_that_fits_is_not_cut(older: OlderMessages, room: int) -> None:
     first = next((at for at, each in enumerate(older) if each.message.role == "user"), len(older))
     if first == 0 and sum(each.tokens for each in older) <= room:
         assert cut(older, room) == 0
@@ -37,7 +40,7 @@ def test_growing_conversation_is_cut_rarely(sizes: list[int], room: int) -> None
             HistoryMessage(2 * at + 1, Message("user"), tokens),
             HistoryMessage(2 * at + 2, Message("assistant"), 5),
         ]
-        start = cut(older, room, began)
+        start = cut(OlderMessages.of(older), room, began)
         if start < len(older):
             moved = older[start].number - began
             cuts += moved > 0 and began > 0
@@ -51,17 +54,19 @@ def test_sliding_window_is_cut_in_steps() -> None:
     starts = set()
     began = 0
     for newest in range(200, 320, 2):
-        older = [
-            HistoryMessage(n, Message("user" if n % 2 else "assistant"), 1)
-            for n in range(max(1, newest - 199), newest + 1)
-        ]
+        older = OlderMessages.of(
+            [
+                HistoryMessage(n, Message("user" if n % 2 else "assistant"), 1)
+                for n in range(max(1, newest - 199), newest + 1)
+            ]
+        )
         began = older[cut(older, 10_000, began)].number
         starts.add(began)
     assert len(starts) <= 4
 
 
 def test_cut_messages_return_when_the_budget_grows() -> None:
-    older = [HistoryMessage(n, Message("user"), 10) for n in range(1, 101)]
+    older = OlderMessages.of([HistoryMessage(n, Message("user"), 10) for n in range(1, 101)])
     assert cut(older, 10_000, began=95) == 0
     assert cut(older, 120, began=95) == 94, "but not for a little more room"
 
@@ -76,7 +81,7 @@ def test_tool_result_stays_with_its_call() -> None:
         HistoryMessage(5, Message("assistant"), 10, 3),
         HistoryMessage(6, Message("user"), 10, 4),
     ]
-    assert cut(older, 35) == 5
+    assert cut(OlderMessages.of(older), 35) == 5
 
 
 CANDIDATES = st.lists(

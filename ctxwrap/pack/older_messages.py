@@ -1,0 +1,298 @@
+"""The messages before the newest turn: those of the caller and of the log, where they are cut, and what repeats."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple, overload
+
+from ctxwrap.kinds import KINDS
+from ctxwrap.memory.items import origin_of_all
+from ctxwrap.settings import Settings
+from ctxwrap.stores.log_format import ranges
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.tokens.message_columns import LoggedMessages, MessageColumns
+from ctxwrap.types import HistoryMessage, LoggedMessage, Message, PackItem, Request, TurnInputs
+
+STEP = 0.75
+"""After a cut, history fills this part of its limit, so it grows for many calls before the next cut."""
+
+_SPARSE = 0.4
+"""If less of the limit is used, messages that were cut before return."""
+
+
+class OlderMessages(Sequence[HistoryMessage]):
+    """A range of messages, with running sums of their tokens: most are only counted, and never become objects."""
+
+    __slots__ = ("_columns", "_end", "_places", "_start", "_sums")
+
+    def __init__(
+        self, columns: MessageColumns, start: int, end: int, sums: Sequence[int], places: Sequence[int] = ()
+    ) -> None:
+        """`sums` and `places` belong to the columns; without `places`, the caller sent none of the messages."""
+        self._columns, self._start, self._end = columns, start, end
+        self._sums, self._places = sums, places
+
+    @classmethod
+    def of(cls, messages: Sequence[HistoryMessage]) -> "OlderMessages":
+        columns = MessageColumns([LoggedMessage(each.number, each.message) for each in messages])
+        sums = [0, *accumulate([each.tokens for each in messages])]
+        return cls(columns, 0, len(messages), sums, [each.place for each in messages])
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    @overload
+    def __getitem__(self, at: int) -> HistoryMessage: ...
+    @overload
+    def __getitem__(self, at: slice) -> "OlderMessages": ...
+    def __getitem__(self, at: int | slice) -> "HistoryMessage | OlderMessages":
+        if isinstance(at, slice):
+            start, end, _ = at.indices(self._end - self._start)
+            return OlderMessages(
+                self._columns, self._start + start, self._start + max(start, end), self._sums, self._places
+            )
+        number, message, _ = self._columns.kept[range(self._start, self._end)[at]]
+        return HistoryMessage(number, message, self.size(at), self.place(at))
+
+    def size(self, at: int) -> int:
+        """The tokens of one message."""
+        at += self._start
+        return self._sums[at + 1] - self._sums[at]
+
+    def number(self, at: int) -> int:
+        return self._columns.kept[self._start + at].number
+
+    def place(self, at: int) -> int:
+        return self._places[self._start + at] if self._places else -1
+
+    def may_begin(self, at: int) -> bool:
+        """Whether it is a user's message; one caller's message may also hold the tool result before it."""
+        users, place = self._columns.users, self._start + at
+        if users[place] == users[place + 1]:
+            return False
+        return not self._places or at == 0 or self._places[place] < 0 or self._places[place] != self._places[place - 1]
+
+    def starts_within(self, limit: int) -> list[int]:
+        """Where a range may begin that reaches to the end in at most `limit` tokens."""
+        start, end, users = self._start, self._end, self._columns.users
+        first = bisect_left(self._sums, self._sums[end] - limit, start, end)
+        asked = [at - start for at in range(first, end) if users[at] < users[at + 1]]
+        return [at for at in asked if self.may_begin(at)] if self._places else asked
+
+    def tokens_from(self, at: int) -> int:
+        """The tokens from one message to the end."""
+        return self._sums[self._end] - self._sums[self._start + at]
+
+    @property
+    def tokens(self) -> int:
+        return self._sums[self._end] - self._sums[self._start]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [after - before for before, after in pairwise(self._sums[self._start : self._end + 1])]
+
+    @property
+    def logged(self) -> list[LoggedMessage]:
+        return self._columns.kept[self._start : self._end]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [kept.number for kept in self.logged]
+
+    @property
+    def places(self) -> Sequence[int]:
+        return self._places[self._start : self._end] if self._places else [-1] * len(self)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether they are only text of users and models."""
+        return self._columns.others[self._start] == self._columns.others[self._end]
+
+    @property
+    def from_log(self) -> list[Message]:
+        """The messages that the caller did not send."""
+        return [kept.message for kept, place in zip(self.logged, self.places, strict=True) if place < 0]
+
+    @property
+    def callers_tokens(self) -> int:
+        """The tokens of the messages that the caller sent."""
+        if not self._places:
+            return 0
+        return sum(size for size, place in zip(self.sizes, self.places, strict=True) if place >= 0)
+
+    @property
+    def callers_places(self) -> frozenset[int]:
+        """Where they stand in the caller's list, as far as they do."""
+        return frozenset([place for place in self.places if place >= 0]) if self._places else frozenset()
+
+    def as_item(self, reason: str, foreign: Mapping[int, str], *, included: bool) -> PackItem:
+        """All of them as one item; `foreign` has the origins of those that contain foreign text."""
+        kind, users = KINDS["recent_messages"], self._columns.users
+        first, last = self.number(0), self.number(len(self) - 1)
+        if self._places or last - first != len(self) - 1:
+            spans, newest = ranges(self.numbers), max(self.numbers)
+        else:  # numbers of the log grow, so there is no gap
+            spans, newest = f"{first}-{last}" if first < last else str(last), last
+        if foreign or not self.are_plain:
+            origin = origin_of_all(((kept.number, kept.message) for kept in self.logged), foreign)
+        else:
+            origin = "user" if users[self._start] < users[self._end] else "assistant"
+        return PackItem(
+            kind.name, kind.source, self.tokens, included, reason, freshness=newest, origin=origin, refs=(spans,)
+        )
+
+
+NO_MESSAGES = OlderMessages.of(())
+
+
+class Conversation(NamedTuple):
+    older: OlderMessages
+    """The messages before the newest turn, which may be left out."""
+    elsewhere: OlderMessages
+    """The messages of the log, if the caller or the provider keeps the history: they are not sent."""
+    newest: tuple[int, ...]
+    """The numbers of the caller's messages that are always sent."""
+    question: str
+    """The newest message of the user."""
+
+
+def conversation(request: Request, inputs: TurnInputs, settings: Settings, measure: Measure) -> Conversation:
+    """The caller's messages, and the older ones that only the log has."""
+    messages = request.messages
+    numbers = inputs.numbers or (0,) * len(messages)
+    places = request.places or range(len(messages))
+    spoken = [at for at, message in enumerate(messages) if message.role != "system"]
+    asked = max([at for at in spoken if messages[at].role == "user"], default=-1)
+    is_ours = settings.history == "log" and not request.server_history
+    before = [at for at in spoken if at < asked] if is_ours else []
+    logged, own = LoggedMessages.of(inputs.history), list[int]()
+    if not logged.are_plain:
+        kept = _without_open_calls([*logged], [messages[at] for at in spoken])
+        logged = logged if logged == kept else LoggedMessages.of(kept)
+    if before:
+        own = [-1] * len(logged) + [places[at] for at in before]
+        logged = LoggedMessages.of([*logged, *(LoggedMessage(numbers[at], messages[at]) for at in before)])
+    columns, end = logged.columns, logged.end
+    history = OlderMessages(columns, logged.start, end, columns.tokens(measure, end), own)
+    return Conversation(
+        older=history if is_ours else NO_MESSAGES,
+        elsewhere=NO_MESSAGES if is_ours else history,
+        newest=tuple([numbers[at] for at in spoken if not is_ours or at >= asked]),
+        question=messages[asked].text if asked >= 0 else "",
+    )
+
+
+def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Message]) -> list[LoggedMessage]:
+    """Messages of the log without tool calls that have no result: providers reject them.
+
+    A process that ends between a call and its result leaves one.
+    """
+    kept, results = list[LoggedMessage](), list[LoggedMessage]()
+    continues = bool(following) and following[0].role == "tool"
+    for each in reversed(history):
+        if each.message.role == "tool":
+            results.append(each)
+            continue
+        answered = {result.message.tool_call_id for result in results}
+        if continues or answered.issuperset(call["id"] for call in each.message.tool_calls):
+            kept += [*results, each]
+        elif each.message.text:
+            kept.append(LoggedMessage(each.number, each.message._replace(tool_calls=())))
+        results, continues = [], False
+    return [*kept, *results][::-1]
+
+
+def cut(older: OlderMessages, limit: int, began: int = 0) -> int:
+    """The index in `older` where the recent messages begin: a user's message, so no tool call loses its result.
+
+    `began` is the number of the message where they began in the last call. They begin there again while that fits, and
+    then much later, so the prefix of the request stays the same for many calls.
+    """
+    starts = older.starts_within(limit)
+    last = next((at for at in starts if 0 < began == older.number(at)), -1)
+    if last >= 0 and older.tokens_from(last) >= _SPARSE * min(limit, older.tokens):
+        return last
+    slid = bool(older) and 0 < began < older.number(0)  # the message where it began is not loaded any more
+    if starts[:1] == [0] and not slid:
+        return 0
+    fewest = len(older) * (1 - STEP) if slid else 0
+    sparse = (at for at in starts if at >= fewest and older.tokens_from(at) <= STEP * limit)
+    return next(sparse, starts[-1] if starts else len(older))
+
+
+def newest(older: OlderMessages, count: int, limit: int) -> int:
+    """The index in `older` of a user's message, for at least `count` messages from there on, or as many as fit."""
+    start, last = len(older), len(older) - count
+    for at in range(start - 1, -1, -1):
+        if start <= last or older.tokens_from(at) > limit:
+            break
+        start = at if older.may_begin(at) else start
+    return start
+
+
+_LARGE = 1024
+"""Characters from which a reference is shorter than a tool output."""
+
+_SLACK = 16
+"""Tokens by which references differ."""
+
+
+def reference_text(first: Message, number: int) -> str:
+    """The text that replaces repetitions of the output in message `first`."""
+    call = f"of tool call {first.tool_call_id[:64]} above" if first.tool_call_id else "of an earlier tool call above"
+    return f"[The same output as that {call}: {len(first.text)} characters, in messages:{number}. It is not repeated.]"
+
+
+def counted_once(older: OlderMessages, measure: Measure) -> OlderMessages:
+    """The messages with token counts for the case that each output is sent once, wherever the history begins."""
+    repeated = _places(older)
+    if not repeated:
+        return older
+    counted = list(older)
+    for at in (at for *copies, _ in repeated for at in copies):
+        counted[at] = older[at]._replace(tokens=_referring(older[at], older[at], measure).tokens + _SLACK)
+    return OlderMessages.of(counted)
+
+
+def referred(sent: OlderMessages, measure: Measure) -> tuple[OlderMessages, dict[int, int]]:
+    """The messages with references instead of copies, and by the number of each copy that of the original."""
+    repeated = _places(sent)
+    if not repeated:
+        return sent, {}
+    shown, copies = list(sent), dict[int, int]()
+    for first, *others in repeated:
+        shown[first] = sent[first]._replace(tokens=sent[others[-1]].tokens)
+        for at in others:
+            shown[at] = _referring(sent[at], sent[first], measure)
+            copies[sent[at].number] = sent[first].number
+    return OlderMessages.of(shown), copies
+
+
+def references_in(copies: Iterable[HistoryMessage]) -> dict[int, dict[str, str]]:
+    """The references that replace tool results in the caller's messages, by place in its list and id of the call."""
+    texts: dict[int, dict[str, str]] = {}
+    for each in copies:
+        if each.place >= 0:
+            texts.setdefault(each.place, {})[each.message.tool_call_id] = each.message.text
+    return texts
+
+
+def _referring(copy: HistoryMessage, first: HistoryMessage, measure: Measure) -> HistoryMessage:
+    message = copy.message._replace(content=reference_text(first.message, first.number))
+    return copy._replace(message=message, tokens=measure.message(LoggedMessage(copy.number, message)))
+
+
+def _places(older: OlderMessages) -> list[list[int]]:
+    """The indexes of each large output that occurs more than once."""
+    found: dict[str, list[int]] = {}
+    for at, kept in enumerate(older.logged) if not older.are_plain else ():
+        if kept.message.role == "tool" and kept.number and (text := _large_text(kept.message)):
+            found.setdefault(text, []).append(at)
+    return [places for places in found.values() if len(places) > 1]
+
+
+def _large_text(message: Message) -> str:
+    content = message.content
+    is_text = isinstance(content, str) or all(part.get("type") == "text" for part in content)
+    text = message.text if is_text else ""
+    return text if len(text) >= _LARGE else ""

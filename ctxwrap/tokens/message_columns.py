@@ -1,0 +1,89 @@
+"""Messages in the order of the log with running sums, so that a range of them is counted without a look at each."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.types import LoggedMessage
+
+_MEASURES = 4
+"""The models whose tokens are kept: a conversation seldom has more."""
+
+
+class MessageColumns:
+    """Messages, oldest first. Newer ones are added and none is removed, so a range of positions stays what it is.
+
+    Adding, and the first count of a range, need the session's lock.
+    """
+
+    def __init__(self, messages: Iterable[LoggedMessage] = ()) -> None:
+        self.kept: list[LoggedMessage] = []
+        self.users = [0]
+        """Up to each position, how many messages are a user's."""
+        self.others = [0]
+        """Up to each position, how many are more than text of a user or a model, such as calls and results of tools."""
+        self._tokens: dict[object, list[int]] = {}
+        """Up to each position, the tokens by a measure."""
+        for each in messages:
+            self.add(each)
+
+    def add(self, kept: LoggedMessage) -> None:
+        role, content, _, calls, *_ = kept.message
+        is_text = isinstance(content, str) and not calls and role in ("user", "assistant")
+        self.users.append(self.users[-1] + (role == "user"))
+        self.others.append(self.others[-1] + (not is_text))
+        self.kept.append(kept)
+
+    def tokens(self, measure: Measure, end: int) -> list[int]:
+        """The tokens up to each position, at least to `end`."""
+        sums = self._tokens.get(measure.key)
+        if sums is None:
+            sums = [0]
+            self._tokens = {**dict([*self._tokens.items()][1 - _MEASURES :]), measure.key: sums}
+        if len(sums) <= end:
+            for size in measure.messages(self.kept[len(sums) - 1 :]):
+                sums.append(sums[-1] + size)
+        return sums
+
+
+class LoggedMessages(Sequence[LoggedMessage]):
+    """A range of messages."""
+
+    __slots__ = ("columns", "end", "start")
+
+    def __init__(self, columns: MessageColumns, start: int, end: int) -> None:
+        self.columns, self.start, self.end = columns, start, max(start, end)
+
+    @classmethod
+    def of(cls, messages: Sequence[LoggedMessage]) -> "LoggedMessages":
+        if isinstance(messages, LoggedMessages):
+            return messages
+        return cls(MessageColumns(messages), 0, len(messages))
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __iter__(self) -> Iterator[LoggedMessage]:
+        return iter(self.columns.kept[self.start : self.end])
+
+    @overload
+    def __getitem__(self, at: int) -> LoggedMessage: ...
+    @overload
+    def __getitem__(self, at: slice) -> "LoggedMessages": ...
+    def __getitem__(self, at: int | slice) -> "LoggedMessage | LoggedMessages":
+        if isinstance(at, slice):
+            start, end, _ = at.indices(self.end - self.start)
+            return LoggedMessages(self.columns, self.start + start, self.start + end)
+        return self.columns.kept[range(self.start, self.end)[at]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether they are only text of users and models."""
+        others = self.columns.others
+        return others[self.start] == others[self.end]
