@@ -115,8 +115,12 @@ def text_of(record: Record, log: Log) -> str:
     control, length = record.get("ctx") or {}, _INDEXED.get(record.get("role", "user"), 0)
     if not length or "purged" in control:
         return ""
-    blob = control.get("blob")
-    return message_in(record).text[:length] if blob is None else beginning_of(blob, log.files, length)
+    if (blob := control.get("blob")) is not None:
+        return beginning_of(blob, log.files, length)
+    content = record.get("content")
+    if not isinstance(content, str) or record.get("tool_calls"):  # most messages are plain, and need no check
+        content = message_in(record).text
+    return content[:length]
 
 
 _MEANT_AT_ONCE = 400_000
