@@ -28,6 +28,7 @@ _MAX_MISFITS = 12
 """Misfits after which selection stops."""
 
 _MAX_MISSED = 6
+_STANDING = int(TextFeature.STANDING)
 _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
 _MIN_OVERLAP = 0.9
@@ -40,15 +41,21 @@ _MANY_WORDS = 5
 """A passage of fewer words may be an answer though its words are known."""
 
 
-class SelectedPassage(NamedTuple):
-    """A passage that was considered."""
+class Passage(NamedTuple):
+    """A part of an earlier message that may be relevant."""
 
     number: int
     part: int
-    score: float
-    tokens: int
-    reasons: tuple[str, ...]
+    text: str
+    heading: str
+    """The day or group it belongs to."""
+    speaker: str
+    """`user`, `assistant`, or a name."""
+    score: float = 0.0
+    reasons: tuple[str, ...] = ()
     """The features that contributed most, or the one reason for leaving it out."""
+    origin: str = ""
+    """The origin of the message, if that is foreign text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +64,9 @@ class PassageSelection:
 
     text: str = ""
     tokens: int = 0
-    chosen: tuple[SelectedPassage, ...] = ()
+    chosen: tuple[Passage, ...] = ()
     """Best first."""
-    missed: tuple[SelectedPassage, ...] = ()
+    missed: tuple[Passage, ...] = ()
     """The next ones, best first."""
 
 
@@ -74,7 +81,7 @@ def select_passages(
 
 def choose_passages(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
-) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Return the chosen and the missed passages, best first, for callers that render them differently."""
     return _filled(index, ranking, text_of, budget, count).result()
 
@@ -92,7 +99,7 @@ def _budget_shares(index: Index, ranking: Ranking) -> list[tuple[Sequence[Ranked
     if not index.answers_at_length:
         return [(hits, 1.0)]
     user = [hit for hit in hits if index.role(hit.place) == "user"]
-    standing = [hit for hit in user if index.features[hit.place] & TextFeature.STANDING]
+    standing = [hit for hit in user if index.features[hit.place] & _STANDING]
     answers = [hit for hit in hits if index.role(hit.place) == "assistant"]
     return [(standing, STANDING_SHARE), (user, 1 - STANDING_SHARE - ANSWER_SHARE), (answers, ANSWER_SHARE), (hits, 1.0)]
 
@@ -100,10 +107,10 @@ def _budget_shares(index: Index, ranking: Ranking) -> list[tuple[Sequence[Ranked
 @dataclass(slots=True)
 class _Line:
     hit: RankedPassage
-    heading: str
-    text: str
-    tokens: int
     passage: str
+    text: str
+    """The passage with its speaker, as it is rendered."""
+    tokens: int
 
 
 @dataclass(slots=True)
@@ -117,7 +124,7 @@ class _Filling:
     lines: list[_Line] = field(default_factory=list)
     missed: dict[int, tuple[RankedPassage, str]] = field(default_factory=dict)
     used: int = 0
-    headings: dict[str, int] = field(default_factory=dict)
+    headings: set[str] = field(default_factory=set)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
@@ -159,41 +166,46 @@ class _Filling:
         line = self._line(hit)
         if line is None:
             return True
-        heading = line.heading
-        more = line.tokens + (self.count(heading) if heading and heading not in self.headings else 0)
+        more = line.tokens
+        if self.used + more <= limit:
+            heading = heading_of(self.index, hit.place)
+            more += self.count(_rendered(heading)) if heading and heading not in self.headings else 0
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
         terms = _words_in(line.passage)
-        if self._is_repeated(terms):
+        ends = (min(terms), max(terms)) if terms else ()
+        if self._is_repeated(terms, ends):
             self._miss(hit, "nearly the same is there")
             return True
         self.missed.pop(hit.place, None)
-        self.headings[heading] = self.headings.get(heading, 0) + 1
+        self.headings.add(heading)
         self.lines.append(line)
         self.taken.add(hit.place)
         self.used += more
         if len(self.lines) <= _BEST_LINES:
             self.words |= terms
-        for end in _ends(terms):
+        for end in ends:
             self.said.setdefault(end, []).append(terms)
         return True
 
     def _line(self, hit: RankedPassage) -> _Line | None:
-        if hit.place not in self.known:
-            text, line = self.text_of(hit.number, hit.part), None
-            if text is not None and text.strip():
-                rendered = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
-                line = _Line(hit, _heading(self.index, hit.place), rendered, self.count(rendered), text)
-            self.known[hit.place] = line
-        return self.known[hit.place]
+        place, number, part, _ = hit
+        if place not in self.known:
+            passage = (self.text_of(number, part) or "").strip()
+            indented = passage.replace("\n", "\n  ")  # so that no line passes for a heading or another speaker
+            text = f"{self.index.speaker(place)}: {indented}\n"
+            self.known[place] = _Line(hit, passage, text, self.count(text)) if passage else None
+        return self.known[place]
 
-    def _is_repeated(self, terms: frozenset[str]) -> bool:
+    def _is_repeated(self, terms: frozenset[str], ends: Iterable[str]) -> bool:
         """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
-        if len(terms) < _MIN_WORDS:
-            return False
-        others = (other for end in _ends(terms) for other in self.said.get(end, ()))
-        return any(_is_nearly_same(terms, other) for other in others)
+        if len(terms) >= _MIN_WORDS:
+            for end in ends:
+                for other in self.said.get(end, ()):
+                    if _is_nearly_same(terms, other):
+                        return True
+        return False
 
     def _miss(self, hit: RankedPassage, why: str) -> None:
         if hit.place not in self.taken:
@@ -201,43 +213,40 @@ class _Filling:
 
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
-        text = _rendered(self.lines)
+        text = self._text()
         tokens = self.count(text) if text else 0
         while self.lines and tokens > budget:
             worst = min(self.lines, key=lambda line: (line.hit.score, line.hit.place))
             self.lines.remove(worst)
             self.missed[worst.hit.place] = (worst.hit, "it did not fit")
-            text = _rendered(self.lines)
+            text = self._text()
             tokens = self.count(text) if text else 0
         return text, tokens
 
-    def result(self) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
+    def _text(self) -> str:
+        """Join the lines in order, with one heading per run."""
+        parts: list[str] = []
+        heading = ""
+        for line in sorted(self.lines, key=lambda line: line.hit.place):
+            if (own := heading_of(self.index, line.hit.place)) != heading:
+                heading = own
+                parts.append(_rendered(heading))
+            parts.append(line.text)
+        return "".join(parts)
+
+    def result(self) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
         missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MAX_MISSED]
-        chosen = sorted(self.lines, key=lambda line: (-line.hit.score, -line.hit.place))
+        chosen = sorted([line.hit for line in self.lines], key=lambda hit: (-hit.score, -hit.place))
         return (
-            tuple(_packed(line.hit, line.tokens, self.ranking.reasons(line.hit)) for line in chosen),
-            tuple(_packed(hit, 0, (why,)) for hit, why in missed),
+            tuple([self._passage(hit, self.ranking.reasons(hit)) for hit in chosen]),
+            tuple([self._passage(hit, (why,)) for hit, why in missed]),
         )
 
-
-def _packed(hit: RankedPassage, tokens: int, reasons: tuple[str, ...]) -> SelectedPassage:
-    return SelectedPassage(hit.number, hit.part, hit.score, tokens, reasons)
-
-
-def _ends(terms: frozenset[str]) -> tuple[str, ...]:
-    return (min(terms), max(terms)) if terms else ()
-
-
-def _rendered(lines: Iterable[_Line]) -> str:
-    """Join the lines in order, with one heading per run."""
-    parts: list[str] = []
-    heading = ""
-    for line in sorted(lines, key=lambda line: line.hit.place):
-        if line.heading != heading:
-            heading = line.heading
-            parts.append(heading)
-        parts.append(line.text)
-    return "".join(parts)
+    def _passage(self, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
+        place, number, part, score = hit
+        line = self.known.get(place)
+        text = line.passage if line else (self.text_of(number, part) or "").strip()
+        return Passage(number, part, text, heading_of(self.index, place), self.index.speaker(place), score, reasons)
 
 
 def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
@@ -250,20 +259,17 @@ def _words_in(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
 
 
-def _heading(index: Index, place: int) -> str:
-    """Return the day as heading, else the group."""
+def heading_of(index: Index, place: int) -> str:
+    """Return the day of a passage, or its group if the time is unknown."""
     time = index.times[place]
-    if time:
-        return _day(time // _DAY)
-    group = index.groups[index.group_of(place)]
-    return f"## {' '.join(group.split())}\n" if group else ""
+    return day_name(time // _DAY) if time else index.groups[index.group_of(place)]
 
 
 @lru_cache(maxsize=4096)
-def _day(number: int) -> str:
-    return f"## {datetime.fromtimestamp(number * _DAY, UTC):%Y-%m-%d}\n"
+def day_name(number: int) -> str:
+    """Return the name of a day that is counted from 1970."""
+    return f"{datetime.fromtimestamp(number * _DAY, UTC):%Y-%m-%d}"
 
 
-def _indented(text: str) -> str:
-    """Indent continuation lines so that none passes for a heading or another speaker."""
-    return text.strip().replace("\n", "\n  ")
+def _rendered(heading: str) -> str:
+    return f"## {' '.join(heading.split())}\n" if heading else ""

@@ -10,8 +10,9 @@ from typing import TypeVar
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.pack.receipt import session_stage_events
-from ctxwrap.pack.selection import Passage, Retrieved, search_text
+from ctxwrap.pack.selection import Retrieved, search_text
 from ctxwrap.redaction import Redaction
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
 from ctxwrap.session.clock import clock_of, new_turn_id, reproducible_turn_id
@@ -317,6 +318,8 @@ class Session:
         """Passages about a query from messages before number `below`; nothing if retrieval fails."""
         try:
             found = self._retriever.find(query, min(below, self.next_message), budget, count, self.state.branch.left)
+            if self.state.origins.least is None:
+                return found
             return Retrieved(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
         except Outdated:
             raise

@@ -110,7 +110,7 @@ def test_user_passages_come_first_where_a_model_writes_long_answers() -> None:
     chosen = [each.number for each in made.chosen]
     assert 18 in chosen, "what the user said of it"
     assert 8 in chosen, "a standing instruction that has no word of the question"
-    tokens = sum(each.tokens for each in made.chosen if each.number % 2)
+    tokens = sum(count(each.text) for each in made.chosen if each.number % 2)
     assert 0 < tokens <= 0.4 * 400, "and some of the answers"
 
 
