@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 SIZE = 4096
@@ -156,12 +156,10 @@ class WordSegment:
         """Compact the postings; nothing may be added afterwards."""
         if self._open is None:
             return
-        self._starts, self._places, self._counts = array("I", [0]), array("H"), array("B")
-        for term in self._sorted:
-            places, counts = self._open[term]
-            self._places += places
-            self._counts += counts
-            self._starts.append(len(self._places))
+        postings = [self._open[term] for term in self._sorted]
+        self._starts = array("I", accumulate((len(places) for places, _ in postings), initial=0))
+        self._places = array("H", b"".join([places for places, _ in postings]))
+        self._counts = array("B", b"".join([counts for _, counts in postings]))
         self._open = None
 
     def as_bytes(self) -> bytes:

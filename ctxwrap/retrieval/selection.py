@@ -28,6 +28,7 @@ _MAX_MISFITS = 12
 """Misfits after which selection stops."""
 
 _MAX_MISSED = 6
+_MAX_LINES = 512
 _STANDING = int(TextFeature.STANDING)
 _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
@@ -70,25 +71,51 @@ class PassageSelection:
     """The next ones, best first."""
 
 
+class Line(NamedTuple):
+    """A passage, and the tokens of its line."""
+
+    passage: str
+    tokens: int
+
+
+class Lines(dict[int, Line | None]):
+    """The lines of an index by place, None without a text; made on first use and kept for later queries."""
+
+    def __init__(self, index: Index, text_of: TextOf, count: CountTokens) -> None:
+        super().__init__()
+        self.index, self.count = index, count
+        self._text_of = text_of
+
+    def __missing__(self, place: int) -> Line | None:
+        if len(self) >= _MAX_LINES:
+            self.clear()
+        passage = (self._text_of(self.index.numbers[place], self.index.parts[place]) or "").strip()
+        line = self[place] = Line(passage, self.count(self.rendered(place, passage))) if passage else None
+        return line
+
+    def rendered(self, place: int, passage: str) -> str:
+        """Indent continuation lines so that none passes for a heading or another speaker."""
+        indented = passage.replace("\n", "\n  ")
+        return f"{self.index.speaker(place)}: {indented}\n"
+
+
 def select_passages(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
 ) -> PassageSelection:
     """Select the best hits that fit, under a heading per day or group, within `budget` tokens."""
-    filling = _filled(index, ranking, text_of, budget, count)
+    filling = _filled(Lines(index, text_of, count), ranking, budget)
     text, tokens = filling.trim(budget)
     return PassageSelection(text, tokens, *filling.result())
 
 
-def choose_passages(
-    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
-) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+def choose_passages(lines: Lines, ranking: Ranking, budget: int) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Return the chosen and the missed passages, best first, for callers that render them differently."""
-    return _filled(index, ranking, text_of, budget, count).result()
+    return _filled(lines, ranking, budget).result()
 
 
-def _filled(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens) -> "_Filling":
-    filling = _Filling(index, ranking, text_of, count)
-    for hits, share in _budget_shares(index, ranking):
+def _filled(lines: Lines, ranking: Ranking, budget: int) -> "_Filling":
+    filling = _Filling(lines, ranking)
+    for hits, share in _budget_shares(lines.index, ranking):
         filling.fill(hits, budget, round(budget * share))
     return filling
 
@@ -105,30 +132,16 @@ def _budget_shares(index: Index, ranking: Ranking) -> list[tuple[Sequence[Ranked
 
 
 @dataclass(slots=True)
-class _Line:
-    hit: RankedPassage
-    passage: str
-    text: str
-    """The passage with its speaker, as it is rendered."""
-    tokens: int
-
-
-@dataclass(slots=True)
 class _Filling:
-    index: Index
+    lines: Lines
     ranking: Ranking
-    text_of: TextOf
-    count: CountTokens
-    known: dict[int, _Line | None] = field(default_factory=dict)
-    """Lines of hits that were read; None without a text."""
-    lines: list[_Line] = field(default_factory=list)
+    taken: dict[int, RankedPassage] = field(default_factory=dict)
     missed: dict[int, tuple[RankedPassage, str]] = field(default_factory=dict)
     used: int = 0
     headings: set[str] = field(default_factory=set)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
-    taken: set[int] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
-    """All words of what was taken."""
+    """All words of the best of what was taken."""
 
     def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
         """Take hits that fit, best first, up to a share of the budget."""
@@ -148,55 +161,47 @@ class _Filling:
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
                 yield later.popleft()
-            if hit.place not in self.taken and self._adds_nothing(hit, limit):
+            if self._adds_nothing(hit, limit):
                 later.append(hit)
             else:
                 yield hit
         yield from later
 
     def _adds_nothing(self, hit: RankedPassage, limit: int) -> bool:
-        """Whether a hit that fits has no word that the best lines lack."""
-        if limit - self.used < _MIN_TOKENS or (line := self._line(hit)) is None or self.used + line.tokens > limit:
+        """Whether a hit that fits, and was not taken, has no word that the best lines lack."""
+        if not self.words or limit - self.used < _MIN_TOKENS or hit.place in self.taken:
             return False
-        terms = _words_in(line.passage)
+        line = self.lines[hit.place]
+        if line is None or self.used + line.tokens > limit:
+            return False
+        terms, _ = _words_in(line.passage)
         return len(terms) >= _MANY_WORDS and terms <= self.words
 
     def _take(self, hit: RankedPassage, limit: int) -> bool:
         """Take a hit if it fits; return False only if it did not fit."""
-        line = self._line(hit)
+        place, line = hit.place, self.lines[hit.place]
         if line is None:
             return True
         more = line.tokens
         if self.used + more <= limit:
-            heading = heading_of(self.index, hit.place)
-            more += self.count(_rendered(heading)) if heading and heading not in self.headings else 0
+            heading = heading_of(self.lines.index, place)
+            more += self.lines.count(_rendered(heading)) if heading and heading not in self.headings else 0
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
-        terms = _words_in(line.passage)
-        ends = (min(terms), max(terms)) if terms else ()
+        terms, ends = _words_in(line.passage)
         if self._is_repeated(terms, ends):
             self._miss(hit, "nearly the same is there")
             return True
-        self.missed.pop(hit.place, None)
+        self.missed.pop(place, None)
         self.headings.add(heading)
-        self.lines.append(line)
-        self.taken.add(hit.place)
+        self.taken[place] = hit
         self.used += more
-        if len(self.lines) <= _BEST_LINES:
+        if len(self.taken) <= _BEST_LINES:
             self.words |= terms
         for end in ends:
             self.said.setdefault(end, []).append(terms)
         return True
-
-    def _line(self, hit: RankedPassage) -> _Line | None:
-        place, number, part, _ = hit
-        if place not in self.known:
-            passage = (self.text_of(number, part) or "").strip()
-            indented = passage.replace("\n", "\n  ")  # so that no line passes for a heading or another speaker
-            text = f"{self.index.speaker(place)}: {indented}\n"
-            self.known[place] = _Line(hit, passage, text, self.count(text)) if passage else None
-        return self.known[place]
 
     def _is_repeated(self, terms: frozenset[str], ends: Iterable[str]) -> bool:
         """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
@@ -214,39 +219,41 @@ class _Filling:
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
         text = self._text()
-        tokens = self.count(text) if text else 0
-        while self.lines and tokens > budget:
-            worst = min(self.lines, key=lambda line: (line.hit.score, line.hit.place))
-            self.lines.remove(worst)
-            self.missed[worst.hit.place] = (worst.hit, "it did not fit")
+        tokens = self.lines.count(text) if text else 0
+        while self.taken and tokens > budget:
+            worst = min(self.taken.values(), key=lambda hit: (hit.score, hit.place))
+            self.missed[worst.place] = (self.taken.pop(worst.place), "it did not fit")
             text = self._text()
-            tokens = self.count(text) if text else 0
+            tokens = self.lines.count(text) if text else 0
         return text, tokens
 
     def _text(self) -> str:
         """Join the lines in order, with one heading per run."""
         parts: list[str] = []
         heading = ""
-        for line in sorted(self.lines, key=lambda line: line.hit.place):
-            if (own := heading_of(self.index, line.hit.place)) != heading:
+        for place in sorted(self.taken):
+            if (own := heading_of(self.lines.index, place)) != heading:
                 heading = own
                 parts.append(_rendered(heading))
-            parts.append(line.text)
+            parts.append(self.lines.rendered(place, self._passage(place)))
         return "".join(parts)
 
     def result(self) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
         missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MAX_MISSED]
-        chosen = sorted([line.hit for line in self.lines], key=lambda hit: (-hit.score, -hit.place))
+        chosen = sorted(self.taken.values(), key=lambda hit: (-hit.score, -hit.place))
         return (
-            tuple([self._passage(hit, self.ranking.reasons(hit)) for hit in chosen]),
-            tuple([self._passage(hit, (why,)) for hit, why in missed]),
+            tuple([self._packed(hit, self.ranking.reasons(hit)) for hit in chosen]),
+            tuple([self._packed(hit, (why,)) for hit, why in missed]),
         )
 
-    def _passage(self, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
-        place, number, part, score = hit
-        line = self.known.get(place)
-        text = line.passage if line else (self.text_of(number, part) or "").strip()
-        return Passage(number, part, text, heading_of(self.index, place), self.index.speaker(place), score, reasons)
+    def _packed(self, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
+        index, (place, number, part, score) = self.lines.index, hit
+        text = self._passage(place)
+        return Passage(number, part, text, heading_of(index, place), index.speaker(place), score, reasons)
+
+    def _passage(self, place: int) -> str:
+        line = self.lines[place]
+        return line.passage if line else ""
 
 
 def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
@@ -255,8 +262,10 @@ def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _words_in(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
+def _words_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the words, and of them the first and the last in the alphabet."""
+    words = frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
+    return words, (min(words), max(words)) if words else ()
 
 
 def heading_of(index: Index, place: int) -> str:

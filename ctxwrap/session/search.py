@@ -11,7 +11,7 @@ from ctxwrap.pack.selection import Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for
-from ctxwrap.retrieval.selection import Passage, choose_passages, day_name, heading_of
+from ctxwrap.retrieval.selection import Lines, Passage, choose_passages, day_name, heading_of
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
 from ctxwrap.session.branch import Ranges
@@ -263,6 +263,7 @@ class Retriever:
         self._index: tuple[Index, IncrementalIndexer] | None = None
         self._meanings = Meanings(log, embedding, self._pick)
         self._texts = _Texts(log, self._pick)
+        self._lines: Lines | None = None
 
     def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Retrieved:
         """Passages of messages before `below`, without abandoned (`left`) ones."""
@@ -281,7 +282,9 @@ class Retriever:
         ranking.follow(texts.passage)
         ranking.hits = ranking.relevant(tried(budget))
         texts.expect(ranking.hits)
-        return Retrieved(*choose_passages(index, ranking, texts.passage, budget, count))
+        if self._lines is None or self._lines.count is not count:
+            self._lines = Lines(index, texts.passage, count)
+        return Retrieved(*choose_passages(self._lines, ranking, budget))
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
         """The best messages before `below`, each once, with its best passage."""
