@@ -132,12 +132,10 @@ class Index:
     @property
     def answers_at_length(self) -> bool:
         """Whether a model writes long answers here, as opposed to people chatting."""
-        lengths = [
-            (words, count)
-            for (role, _), (words, count) in zip(self.names, self._speaker_totals, strict=True)
-            if role == "assistant"
-        ]
-        words, count = sum(each[0] for each in lengths), sum(each[1] for each in lengths)
+        words = count = 0
+        for (role, _), (length, parts) in zip(self.names, self._speaker_totals, strict=True):
+            if role == "assistant":
+                words, count = words + length, count + parts
         return count * 5 >= len(self) and words >= _LONG_PASSAGE * count > 0
 
     def group_of(self, place: int) -> int:

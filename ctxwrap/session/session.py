@@ -318,7 +318,7 @@ class Session:
         """Passages about a query from messages before number `below`; nothing if retrieval fails."""
         try:
             found = self._retriever.find(query, min(below, self.next_message), budget, count, self.state.branch.left)
-            if self.state.origins.least is None:
+            if self.state.origins.least is None:  # no message is foreign
                 return found
             return Retrieved(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
         except Outdated:
@@ -345,7 +345,8 @@ class Session:
             logger.warning("session %r: the question was not embedded: %r", self.key.session, error)
 
     def _with_origin(self, passage: Passage) -> Passage:
-        return passage._replace(origin=self.state.origins.of(passage.number) or "")
+        origin = self.state.origins.of(passage.number)
+        return passage._replace(origin=origin) if origin else passage
 
     def search(self, query: str, limit: int) -> list[Passage]:
         """The messages that match a query best, best first, each with its best passage."""
