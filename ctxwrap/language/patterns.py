@@ -16,6 +16,22 @@ class _Lazy:
         return getattr(compiled, name)
 
 
+class Runs:
+    """Finds the runs of characters of a class, such as `[a-z]`, which has no whitespace."""
+
+    def __init__(self, characters: str) -> None:
+        self._class, self._run = characters, lazy_pattern(f"{characters}+")
+        self._spaced = b""
+        """The characters of the class, and a space for each other one."""
+
+    def findall(self, text: str) -> list[str]:
+        if not text.isascii():
+            return self._run.findall(text)
+        # most texts are ASCII, where this takes a quarter of the time
+        self._spaced = self._spaced or bytes(at if re.match(self._class, chr(at)) else 32 for at in range(256))
+        return str(text.encode().translate(self._spaced), "ascii").split()
+
+
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Like `re.compile`, but deferred. Compare a match by `re.pattern`: its `re` is not this object."""
     return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))

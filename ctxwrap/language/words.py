@@ -1,9 +1,8 @@
 """Turns text of any script into search terms, in linear time."""
 
 import unicodedata
-from functools import lru_cache
 
-from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.patterns import Runs, lazy_pattern
 from ctxwrap.language.vocabulary import FORMS, STOP
 
 MAX_READ = 20_000
@@ -21,7 +20,7 @@ _UNSPACED = (
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u1000-\u109f\u1780-\u17ff"
 """Word characters that are not letters: accents, and the vowels of many scripts."""
 
-_WORD = lazy_pattern(rf"[\w{_MARKS}'’]+")
+_WORDS = Runs(rf"[\w{_MARKS}'’]")
 _RUN = lazy_pattern(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _UNSPACED_START = lazy_pattern(f"[{_UNSPACED}]")
 
@@ -40,34 +39,41 @@ _ENDING_SIZES = tuple(dict.fromkeys(map(len, _LEAST_BEFORE)))
 
 def terms_of(text: str) -> list[str]:
     """Return the search terms in order, without stop words."""
-    found: list[str] = []
-    for raw in _WORD.findall(_readable(text)):
-        if len(raw) <= _MAX_WORD and raw.isascii():
-            if term := term_of(raw):
-                found.append(term)
-        else:
-            found += _terms_in(raw)
-    return found
-
-
-def _readable(text: str) -> str:
-    return text[:MAX_READ].replace("_", " ")
+    words = _WORDS.findall(text[:MAX_READ].replace("_", " "))
+    if text.isascii():
+        return [term for term in map(_TERMS.__getitem__, words) if term]
+    return [term for raw in words for term in ([_TERMS[raw]] if raw.isascii() else _terms_in(raw)) if term]
 
 
 def _terms_in(raw: str) -> list[str]:
-    """Return the terms of a run of word characters in mixed scripts."""
+    """Return the terms of a run of word characters in mixed scripts, "" for a stop word."""
     found: list[str] = []
-    for run in [raw] if raw.isascii() else _RUN.findall(raw):
-        if _UNSPACED_START.match(run):
-            found += _bigrams(run)
-        elif term := term_of(run[:_MAX_WORD]):
-            found.append(term)
+    for run in _RUN.findall(raw):
+        found += _bigrams(run) if _UNSPACED_START.match(run) else [_TERMS[run]]
     return found
 
 
-@lru_cache(maxsize=65536)
+class _Terms(dict[str, str]):
+    """The terms of words, which are learned as they are met; of a long word its beginning counts."""
+
+    def __missing__(self, raw: str) -> str:
+        if len(raw) > _MAX_WORD:
+            return self[raw[:_MAX_WORD]]
+        if len(self) >= _MAX_KNOWN:
+            self.clear()
+        term = self[raw] = _term(raw)
+        return term
+
+
+_TERMS, _MAX_KNOWN = _Terms(), 65536
+
+
 def term_of(raw: str) -> str:
     """Return the term of one word, or "" for a stop word."""
+    return _TERMS[raw] if len(raw) <= _MAX_WORD else _term(raw)
+
+
+def _term(raw: str) -> str:
     word = normalise_word(raw)
     if not word or word in _STOP or raw.casefold() in _STOP or (len(word) == 1 and not word.isdigit()):
         return ""

@@ -38,20 +38,21 @@ from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     LINES,
     NOT_VISIBLE,
-    Passage,
     Retrieved,
     Sharing,
-    as_item,
-    in_lines,
+    fit_passages,
+    missed_passages,
     need_of_past,
-    passage_candidates,
+    newest_first,
     search_text,
     select,
+    speaker_lines,
     text_candidates,
 )
 from ctxwrap.protocol.instructions import boundary_of, frame_state
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens import reply_reserve
@@ -88,7 +89,6 @@ _SAME_DIGITS = re.sub("[0-9]", "0", "".join(map(chr, range(128))))
 
 _OWNED = frozenset({"user_items", "team_items"})
 
-_LESS_RELEVANT = "others are more to the point"
 _KEPT_ELSEWHERE = "the caller or the provider keeps the history"
 
 
@@ -186,6 +186,8 @@ class _Packing:
         self.copies: dict[int, int] = {}
         """By number of a message that is sent as a reference, the number of the original."""
         self.found = Retrieved()
+        self.quoted: list[Passage] = []
+        """Those of the passages found that are sent, best first."""
         self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
@@ -391,20 +393,18 @@ class _Packing:
         limit = self.ledger.needed("retrieved", need_of_past(self.conversation.question))
         if retrieve is None or not limit:
             return
-        known = [number for number in (*(each.number for each in self.recent), *self.conversation.newest) if number]
-        first = min(known, default=self.inputs.first_message)
+        known = [*[each.number for each in self.recent], *self.conversation.newest]
+        first = min(filter(None, known), default=self.inputs.first_message)
         self.found = retrieve(self._question(), first, limit, estimate_tokens)  # counted exactly once they are lines
         if not self.found.chosen and not self.found.missed:
             return
-        room = self.ledger.claimable("retrieved")
-        candidates = passage_candidates(self.found.chosen, self.measure.text, room)
-        self.chosen.found = in_lines(self._selected("retrieved", candidates), self.found.chosen)
-        missed = zip(self.found.missed, passage_candidates(self.found.missed, estimate_tokens, 0), strict=True)
-        self.items += [
-            as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS_RELEVANT)
-            for passage, each in missed
-        ]
-        self._add_recalled(limit - sum(each.tokens for each in self.chosen.found))
+        seen, room = self.sharing.seen_by("retrieved", KINDS["retrieved"].source), self.ledger.claimable("retrieved")
+        self.quoted, items = fit_passages(self.found.chosen, self.measure.text, room, seen)
+        self.chosen.found = speaker_lines(newest_first(self.quoted))
+        self.items += [*items, *missed_passages(self.found.missed, seen)]
+        tokens = sum([item.tokens for item in items if item.included])
+        self.ledger.spend("retrieved", tokens)
+        self._add_recalled(limit - tokens)
 
     def _add_recalled(self, left: int) -> None:
         """The memory items that were learned from what is found; those that fit the rest of its share are shown."""
@@ -465,15 +465,13 @@ class _Packing:
         )
 
     def _sent(self) -> Record:
-        chosen = {each.refs[0] for each in self.chosen.found}
-        found = [each for each in self.found.chosen if f"{each.number}.{each.part}" in chosen]
         return {
             "protocol": self.protocol,
             "system": ranges(self.inputs.system),
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
-            "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
-            **({"lines": LINES} if found else {}),
+            "found": [[each.number, each.part, each.heading, each.speaker] for each in self.quoted],
+            **({"lines": LINES} if self.quoted else {}),
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 

@@ -40,7 +40,8 @@ class Chosen:
     history: tuple[Message, ...] = ()
     left_out: frozenset[int] = frozenset()
     references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    found: Sequence[Candidate] = ()
+    found: Sequence[str] = ()
+    """Retrieved passages, as lines."""
     offered: str = ""
     """Texts that the caller offers for this call."""
     state: dict[str, Any] = field(default_factory=dict)
@@ -91,24 +92,17 @@ def instructions_for(protocol: str, capabilities: Sequence[Any]) -> Instructions
     return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
 
 
-@lru_cache(maxsize=256)
-def instructions_tokens(words: Instructions, count: Callable[[str], int]) -> tuple[int, int]:
-    """The tokens of the protocol and of the reminder, which are the same in most calls."""
-    return count(words.protocol), count(words.reminder)
-
-
 def assemble(
     chosen: Chosen, texts: Mapping[str, str], words: Instructions, runtime: Runtime, mode: Mode, settings: Settings
 ) -> Injection:
     """What is added to a request; `texts` are those of `chosen`."""
-    found = "\n".join([each.text for each in chosen.found])
     return Injection(
         protocol=joined(words.protocol, frame_block("boot", texts.get("boot", ""))),
         standing=joined(frame_block("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
         background=frame_block("background", texts.get("background", "")),
         history=chosen.history,
         block=joined(
-            frame_block("found", found),
+            frame_block("found", "\n".join(chosen.found)),
             frame_block("background", chosen.offered),
             frame_state(with_runtime(chosen.state, runtime)),
             words.reminder,

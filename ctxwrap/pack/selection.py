@@ -6,10 +6,14 @@ from typing import Any, NamedTuple, TypeVar
 from ctxwrap.kinds import KINDS, PackKind, is_file, seen_by
 from ctxwrap.protocol.instructions import encode_escaped, frame_text, sanitise_framed
 from ctxwrap.redaction.visibility import MODEL_ONLY, Target, VisibilityRules
-from ctxwrap.tokens.measure import Measure, truncate
+from ctxwrap.retrieval.selection import Passage
+from ctxwrap.tokens.measure import Measure, estimate_tokens, truncate
 from ctxwrap.types import Candidate, PackItem, Record, Resource, SourcedText
 
 NOT_VISIBLE = "it is not for the model to see"
+_LESS_RELEVANT = "others are more to the point"
+
+_RETRIEVED = KINDS["retrieved"]
 
 
 def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate], list[PackItem]]:
@@ -26,7 +30,7 @@ def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate]
     return chosen, items
 
 
-def _why_not(candidate: Candidate, left: int) -> str:
+def _why_not(candidate: Candidate | PackItem, left: int) -> str:
     if "model" not in candidate.visibility:
         return NOT_VISIBLE
     return "" if candidate.tokens <= left else f"over budget: {candidate.tokens} tokens, {max(0, left)} left"
@@ -123,23 +127,6 @@ def need_of_past(question: str) -> float:
     return min(1.0, max(0.0, (_LONG - len(question)) / (_LONG - _SHORT)))
 
 
-class Passage(NamedTuple):
-    """A part of an earlier message that may be relevant."""
-
-    number: int
-    part: int
-    text: str
-    heading: str
-    """The day or group it belongs to."""
-    speaker: str
-    """`user`, `assistant`, or a name."""
-    score: float = 0.0
-    reasons: tuple[str, ...] = ()
-    """The signals that scored highest, or the one reason why it is left out."""
-    origin: str = ""
-    """The origin of the message, if that is foreign text."""
-
-
 class Retrieved(NamedTuple):
     """The passages of the log that are about a question."""
 
@@ -175,39 +162,65 @@ def speaker_lines(passages: Iterable[Passage], form: int = LINES) -> list[str]:
 
 
 def _line(passage: Passage, *, has_heading: bool) -> str:
-    return encode_escaped({f"{passage.heading} {passage.speaker}" if has_heading else passage.speaker: passage.text})
+    speaker = f"{passage.heading} {passage.speaker}" if has_heading else passage.speaker
+    return f"{{{encode_escaped(speaker)}:{encode_escaped(passage.text)}}}"
 
 
-def passage_candidates(found: Iterable[Passage], size: Callable[[str], int], limit: int) -> list[Candidate]:
-    """Passages, best first; of those of a day that fit, the first one pays for the day."""
-    kind, candidates, headings = KINDS["retrieved"], list[Candidate](), set[str]()
+def fit_passages(
+    found: Iterable[Passage], size: Callable[[str], int], limit: int, seen: tuple[Target, ...]
+) -> tuple[list[Passage], list[PackItem]]:
+    """The passages that fit, and an item for every one, best first; `seen` says who may see them.
+
+    Of the passages of a day that fit, the first one pays for the day.
+    """
+    chosen, items, headings = list[Passage](), list[PackItem](), set[str]()
+    usual = _RETRIEVED.reason
     for each in found:
-        line = _line(each, has_heading=each.heading not in headings)
-        tokens = size(line) + 1
+        tokens = size(_line(each, has_heading=each.heading not in headings)) + 1
+        reason = f"{usual} by {', '.join(each.reasons)}" if each.reasons else usual
+        item = _passage_item(each, tokens, reason, seen, included=True)
+        if why_not := _why_not(item, limit):
+            item = item._replace(included=False, reason=why_not)
+        else:
+            chosen.append(each)
         if tokens <= limit:
             limit -= tokens
             headings.add(each.heading)
-        candidates.append(
-            Candidate(
-                kind.name,
-                kind.source,
-                tokens,
-                line,
-                freshness=each.number,
-                origin=each.origin or each.speaker,
-                refs=(f"{each.number}.{each.part}",),
-                reason=f"{kind.reason} by {', '.join(each.reasons)}" if each.reasons else kind.reason,
-            )
+        items.append(item)
+    return chosen, items
+
+
+def missed_passages(missed: Iterable[Passage], seen: tuple[Target, ...]) -> list[PackItem]:
+    """The passages that were found and left out, with an estimate of their tokens."""
+    return [
+        _passage_item(
+            each,
+            estimate_tokens(_line(each, has_heading=True)) + 1,
+            ", ".join(each.reasons) or _LESS_RELEVANT,
+            seen,
+            included=False,
         )
-    return candidates
+        for each in missed
+    ]
 
 
-def in_lines(found: Sequence[Candidate], passages: Iterable[Passage]) -> list[Candidate]:
-    """The candidates with their lines as they are sent, newer messages first: of what was said twice, the newer counts.
+def _passage_item(passage: Passage, tokens: int, reason: str, seen: tuple[Target, ...], *, included: bool) -> PackItem:
+    return PackItem(
+        _RETRIEVED.name,
+        _RETRIEVED.source,
+        tokens,
+        included,
+        reason,
+        freshness=passage.number,
+        origin=passage.origin or passage.speaker,
+        visibility=seen,
+        refs=(f"{passage.number}.{passage.part}",),
+    )
+
+
+def newest_first(passages: Iterable[Passage]) -> list[Passage]:
+    """The passages in the order of the request: of what was said twice, the newer counts.
 
     Parts of one message stay in order.
     """
-    of = {f"{each.number}.{each.part}": each for each in passages}
-    ordered = sorted(found, key=lambda each: (-each.freshness, of[each.refs[0]].part))
-    lines = speaker_lines(of[each.refs[0]] for each in ordered)
-    return [each._replace(text=line) for each, line in zip(ordered, lines, strict=True)]
+    return sorted(passages, key=lambda each: (-each.number, each.part))

@@ -14,6 +14,8 @@ __all__ = ["Damaged", "Index"]
 STANDING_TERM = "!standing"
 """An artificial term for passages in which a user states a lasting instruction or preference."""
 
+_STANDING = int(TextFeature.STANDING)
+
 _LONG_PASSAGE = 25
 """Passages with this many terms on average are long."""
 
@@ -69,23 +71,26 @@ class Index:
         if not self.segments or len(self.segments[-1]) + len(pieces) > SIZE:
             self._start_segment()
         for part, passage in enumerate(pieces):
-            terms = passage_terms(passage, time)
-            document = IndexedPassage(number, part, time, len(terms), text_features(passage), role, speaker, group)
-            self._put(document, terms)
+            terms, features = passage_terms(passage, time), text_features(passage)
+            length = min(len(terms), MAX_BYTE)
+            if role == "user" and features & _STANDING:
+                terms.append(STANDING_TERM)
+            self._put(IndexedPassage(number, part, time, length, features, role, speaker, group), terms)
 
     def _put(self, document: IndexedPassage, terms: Sequence[str]) -> None:
         segment = self.segments[-1]
-        standing = [STANDING_TERM] if document.role == "user" and document.features & TextFeature.STANDING else []
-        segment.add(document, [*terms, *standing])
-        self.numbers.append(document.number)
-        self.parts.append(document.part)
-        self.times.append(document.time)
-        self.lengths.append(segment.lengths[-1])
-        self.features.append(document.features)
-        self.speaker_ids.append(self._speaker_id(*segment.names[segment.speaker_ids[-1]]))
-        self._enter_group(document.group, len(self) - 1)
-        self.words += segment.lengths[-1]
-        self._note_length(self.speaker_ids[-1], segment.lengths[-1])
+        segment.add(document, terms)
+        number, part, time, length, features, _, _, group = document
+        voice = self._speaker_id(*segment.names[segment.speaker_ids[-1]])
+        self._enter_group(group, len(self.numbers))
+        self.numbers.append(number)
+        self.parts.append(part)
+        self.times.append(time)
+        self.lengths.append(length)
+        self.features.append(features)
+        self.speaker_ids.append(voice)
+        self.words += length
+        self._note_length(voice, length)
 
     def remove(self, number: int) -> bool:
         """Remove a message without a trace; return whether it was there."""
@@ -127,12 +132,10 @@ class Index:
     @property
     def answers_at_length(self) -> bool:
         """Whether a model writes long answers here, as opposed to people chatting."""
-        lengths = [
-            (words, count)
-            for (role, _), (words, count) in zip(self.names, self._speaker_totals, strict=True)
-            if role == "assistant"
-        ]
-        words, count = sum(each[0] for each in lengths), sum(each[1] for each in lengths)
+        words = count = 0
+        for (role, _), (length, parts) in zip(self.names, self._speaker_totals, strict=True):
+            if role == "assistant":
+                words, count = words + length, count + parts
         return count * 5 >= len(self) and words >= _LONG_PASSAGE * count > 0
 
     def group_of(self, place: int) -> int:

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 SIZE = 4096
@@ -46,7 +46,7 @@ class IndexedPassage(NamedTuple):
     part: int
     time: int
     length: int
-    """The number of terms."""
+    """The number of terms, at most `MAX_BYTE`."""
     features: int
     role: str
     speaker: str
@@ -81,16 +81,17 @@ class WordSegment:
 
     def add(self, document: IndexedPassage, terms: Iterable[str]) -> None:
         postings = self._opened()
-        place = len(self.numbers)
-        self.numbers.append(document.number)
-        self.parts.append(document.part)
-        self.times.append(document.time)
-        self.lengths.append(min(document.length, MAX_BYTE))
-        self.features.append(document.features)
-        self.speaker_ids.append(self._speaker_id(document.role, document.speaker))
-        self._note_length(self.speaker_ids[-1], self.lengths[-1])
-        self._add_to_run(document.group, 1)
-        self.highest = max(self.highest, document.number)
+        number, part, time, length, features, role, speaker, group = document
+        voice, place = self._speaker_id(role, speaker), len(self.numbers)
+        self.numbers.append(number)
+        self.parts.append(part)
+        self.times.append(time)
+        self.lengths.append(length)
+        self.features.append(features)
+        self.speaker_ids.append(voice)
+        self._note_length(voice, length)
+        self._add_to_run(group, 1)
+        self.highest = max(self.highest, number)
         self.changed = True
         for term, count in Counter(terms).items():
             known = postings.get(term)
@@ -155,12 +156,10 @@ class WordSegment:
         """Compact the postings; nothing may be added afterwards."""
         if self._open is None:
             return
-        self._starts, self._places, self._counts = array("I", [0]), array("H"), array("B")
-        for term in self._sorted:
-            places, counts = self._open[term]
-            self._places += places
-            self._counts += counts
-            self._starts.append(len(self._places))
+        postings = [self._open[term] for term in self._sorted]
+        self._starts = array("I", accumulate((len(places) for places, _ in postings), initial=0))
+        self._places = array("H", b"".join([places for places, _ in postings]))
+        self._counts = array("B", b"".join([counts for _, counts in postings]))
         self._open = None
 
     def as_bytes(self) -> bytes:

@@ -28,6 +28,8 @@ _MAX_MISFITS = 12
 """Misfits after which selection stops."""
 
 _MAX_MISSED = 6
+_MAX_LINES = 512
+_STANDING = int(TextFeature.STANDING)
 _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
 _MIN_OVERLAP = 0.9
@@ -40,15 +42,21 @@ _MANY_WORDS = 5
 """A passage of fewer words may be an answer though its words are known."""
 
 
-class SelectedPassage(NamedTuple):
-    """A passage that was considered."""
+class Passage(NamedTuple):
+    """A part of an earlier message that may be relevant."""
 
     number: int
     part: int
-    score: float
-    tokens: int
-    reasons: tuple[str, ...]
+    text: str
+    heading: str
+    """The day or group it belongs to."""
+    speaker: str
+    """`user`, `assistant`, or a name."""
+    score: float = 0.0
+    reasons: tuple[str, ...] = ()
     """The features that contributed most, or the one reason for leaving it out."""
+    origin: str = ""
+    """The origin of the message, if that is foreign text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +65,57 @@ class PassageSelection:
 
     text: str = ""
     tokens: int = 0
-    chosen: tuple[SelectedPassage, ...] = ()
+    chosen: tuple[Passage, ...] = ()
     """Best first."""
-    missed: tuple[SelectedPassage, ...] = ()
+    missed: tuple[Passage, ...] = ()
     """The next ones, best first."""
+
+
+class Line(NamedTuple):
+    """A passage, and the tokens of its line."""
+
+    passage: str
+    tokens: int
+
+
+class Lines(dict[int, Line | None]):
+    """The lines of an index by place, None without a text; made on first use and kept for later queries."""
+
+    def __init__(self, index: Index, text_of: TextOf, count: CountTokens) -> None:
+        super().__init__()
+        self.index, self.count = index, count
+        self._text_of = text_of
+
+    def __missing__(self, place: int) -> Line | None:
+        if len(self) >= _MAX_LINES:
+            self.clear()
+        passage = (self._text_of(self.index.numbers[place], self.index.parts[place]) or "").strip()
+        line = self[place] = Line(passage, self.count(self.rendered(place, passage))) if passage else None
+        return line
+
+    def rendered(self, place: int, passage: str) -> str:
+        """Indent continuation lines so that none passes for a heading or another speaker."""
+        indented = passage.replace("\n", "\n  ")
+        return f"{self.index.speaker(place)}: {indented}\n"
 
 
 def select_passages(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
 ) -> PassageSelection:
     """Select the best hits that fit, under a heading per day or group, within `budget` tokens."""
-    filling = _filled(index, ranking, text_of, budget, count)
+    filling = _filled(Lines(index, text_of, count), ranking, budget)
     text, tokens = filling.trim(budget)
     return PassageSelection(text, tokens, *filling.result())
 
 
-def choose_passages(
-    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
-) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
+def choose_passages(lines: Lines, ranking: Ranking, budget: int) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Return the chosen and the missed passages, best first, for callers that render them differently."""
-    return _filled(index, ranking, text_of, budget, count).result()
+    return _filled(lines, ranking, budget).result()
 
 
-def _filled(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens) -> "_Filling":
-    filling = _Filling(index, ranking, text_of, count)
-    for hits, share in _budget_shares(index, ranking):
+def _filled(lines: Lines, ranking: Ranking, budget: int) -> "_Filling":
+    filling = _Filling(lines, ranking)
+    for hits, share in _budget_shares(lines.index, ranking):
         filling.fill(hits, budget, round(budget * share))
     return filling
 
@@ -92,36 +126,22 @@ def _budget_shares(index: Index, ranking: Ranking) -> list[tuple[Sequence[Ranked
     if not index.answers_at_length:
         return [(hits, 1.0)]
     user = [hit for hit in hits if index.role(hit.place) == "user"]
-    standing = [hit for hit in user if index.features[hit.place] & TextFeature.STANDING]
+    standing = [hit for hit in user if index.features[hit.place] & _STANDING]
     answers = [hit for hit in hits if index.role(hit.place) == "assistant"]
     return [(standing, STANDING_SHARE), (user, 1 - STANDING_SHARE - ANSWER_SHARE), (answers, ANSWER_SHARE), (hits, 1.0)]
 
 
 @dataclass(slots=True)
-class _Line:
-    hit: RankedPassage
-    heading: str
-    text: str
-    tokens: int
-    passage: str
-
-
-@dataclass(slots=True)
 class _Filling:
-    index: Index
+    lines: Lines
     ranking: Ranking
-    text_of: TextOf
-    count: CountTokens
-    known: dict[int, _Line | None] = field(default_factory=dict)
-    """Lines of hits that were read; None without a text."""
-    lines: list[_Line] = field(default_factory=list)
+    taken: dict[int, RankedPassage] = field(default_factory=dict)
     missed: dict[int, tuple[RankedPassage, str]] = field(default_factory=dict)
     used: int = 0
-    headings: dict[str, int] = field(default_factory=dict)
+    headings: set[str] = field(default_factory=set)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
-    taken: set[int] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
-    """All words of what was taken."""
+    """All words of the best of what was taken."""
 
     def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
         """Take hits that fit, best first, up to a share of the budget."""
@@ -141,59 +161,56 @@ class _Filling:
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
                 yield later.popleft()
-            if hit.place not in self.taken and self._adds_nothing(hit, limit):
+            if self._adds_nothing(hit, limit):
                 later.append(hit)
             else:
                 yield hit
         yield from later
 
     def _adds_nothing(self, hit: RankedPassage, limit: int) -> bool:
-        """Whether a hit that fits has no word that the best lines lack."""
-        if limit - self.used < _MIN_TOKENS or (line := self._line(hit)) is None or self.used + line.tokens > limit:
+        """Whether a hit that fits, and was not taken, has no word that the best lines lack."""
+        if not self.words or limit - self.used < _MIN_TOKENS or hit.place in self.taken:
             return False
-        terms = _words_in(line.passage)
+        line = self.lines[hit.place]
+        if line is None or self.used + line.tokens > limit:
+            return False
+        terms, _ = _words_in(line.passage)
         return len(terms) >= _MANY_WORDS and terms <= self.words
 
     def _take(self, hit: RankedPassage, limit: int) -> bool:
         """Take a hit if it fits; return False only if it did not fit."""
-        line = self._line(hit)
+        place, line = hit.place, self.lines[hit.place]
         if line is None:
             return True
-        heading = line.heading
-        more = line.tokens + (self.count(heading) if heading and heading not in self.headings else 0)
+        more = line.tokens
+        if self.used + more <= limit:
+            heading = heading_of(self.lines.index, place)
+            more += self.lines.count(_rendered(heading)) if heading and heading not in self.headings else 0
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
-        terms = _words_in(line.passage)
-        if self._is_repeated(terms):
+        terms, ends = _words_in(line.passage)
+        if self._is_repeated(terms, ends):
             self._miss(hit, "nearly the same is there")
             return True
-        self.missed.pop(hit.place, None)
-        self.headings[heading] = self.headings.get(heading, 0) + 1
-        self.lines.append(line)
-        self.taken.add(hit.place)
+        self.missed.pop(place, None)
+        self.headings.add(heading)
+        self.taken[place] = hit
         self.used += more
-        if len(self.lines) <= _BEST_LINES:
+        if len(self.taken) <= _BEST_LINES:
             self.words |= terms
-        for end in _ends(terms):
+        for end in ends:
             self.said.setdefault(end, []).append(terms)
         return True
 
-    def _line(self, hit: RankedPassage) -> _Line | None:
-        if hit.place not in self.known:
-            text, line = self.text_of(hit.number, hit.part), None
-            if text is not None and text.strip():
-                rendered = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
-                line = _Line(hit, _heading(self.index, hit.place), rendered, self.count(rendered), text)
-            self.known[hit.place] = line
-        return self.known[hit.place]
-
-    def _is_repeated(self, terms: frozenset[str]) -> bool:
+    def _is_repeated(self, terms: frozenset[str], ends: Iterable[str]) -> bool:
         """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
-        if len(terms) < _MIN_WORDS:
-            return False
-        others = (other for end in _ends(terms) for other in self.said.get(end, ()))
-        return any(_is_nearly_same(terms, other) for other in others)
+        if len(terms) >= _MIN_WORDS:
+            for end in ends:
+                for other in self.said.get(end, ()):
+                    if _is_nearly_same(terms, other):
+                        return True
+        return False
 
     def _miss(self, hit: RankedPassage, why: str) -> None:
         if hit.place not in self.taken:
@@ -201,43 +218,42 @@ class _Filling:
 
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
-        text = _rendered(self.lines)
-        tokens = self.count(text) if text else 0
-        while self.lines and tokens > budget:
-            worst = min(self.lines, key=lambda line: (line.hit.score, line.hit.place))
-            self.lines.remove(worst)
-            self.missed[worst.hit.place] = (worst.hit, "it did not fit")
-            text = _rendered(self.lines)
-            tokens = self.count(text) if text else 0
+        text = self._text()
+        tokens = self.lines.count(text) if text else 0
+        while self.taken and tokens > budget:
+            worst = min(self.taken.values(), key=lambda hit: (hit.score, hit.place))
+            self.missed[worst.place] = (self.taken.pop(worst.place), "it did not fit")
+            text = self._text()
+            tokens = self.lines.count(text) if text else 0
         return text, tokens
 
-    def result(self) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
+    def _text(self) -> str:
+        """Join the lines in order, with one heading per run."""
+        parts: list[str] = []
+        heading = ""
+        for place in sorted(self.taken):
+            if (own := heading_of(self.lines.index, place)) != heading:
+                heading = own
+                parts.append(_rendered(heading))
+            parts.append(self.lines.rendered(place, self._passage(place)))
+        return "".join(parts)
+
+    def result(self) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
         missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MAX_MISSED]
-        chosen = sorted(self.lines, key=lambda line: (-line.hit.score, -line.hit.place))
+        chosen = sorted(self.taken.values(), key=lambda hit: (-hit.score, -hit.place))
         return (
-            tuple(_packed(line.hit, line.tokens, self.ranking.reasons(line.hit)) for line in chosen),
-            tuple(_packed(hit, 0, (why,)) for hit, why in missed),
+            tuple([self._packed(hit, self.ranking.reasons(hit)) for hit in chosen]),
+            tuple([self._packed(hit, (why,)) for hit, why in missed]),
         )
 
+    def _packed(self, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
+        index, (place, number, part, score) = self.lines.index, hit
+        text = self._passage(place)
+        return Passage(number, part, text, heading_of(index, place), index.speaker(place), score, reasons)
 
-def _packed(hit: RankedPassage, tokens: int, reasons: tuple[str, ...]) -> SelectedPassage:
-    return SelectedPassage(hit.number, hit.part, hit.score, tokens, reasons)
-
-
-def _ends(terms: frozenset[str]) -> tuple[str, ...]:
-    return (min(terms), max(terms)) if terms else ()
-
-
-def _rendered(lines: Iterable[_Line]) -> str:
-    """Join the lines in order, with one heading per run."""
-    parts: list[str] = []
-    heading = ""
-    for line in sorted(lines, key=lambda line: line.hit.place):
-        if line.heading != heading:
-            heading = line.heading
-            parts.append(heading)
-        parts.append(line.text)
-    return "".join(parts)
+    def _passage(self, place: int) -> str:
+        line = self.lines[place]
+        return line.passage if line else ""
 
 
 def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
@@ -246,24 +262,23 @@ def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _words_in(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
+def _words_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the words, and of them the first and the last in the alphabet."""
+    words = frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
+    return words, (min(words), max(words)) if words else ()
 
 
-def _heading(index: Index, place: int) -> str:
-    """Return the day as heading, else the group."""
+def heading_of(index: Index, place: int) -> str:
+    """Return the day of a passage, or its group if the time is unknown."""
     time = index.times[place]
-    if time:
-        return _day(time // _DAY)
-    group = index.groups[index.group_of(place)]
-    return f"## {' '.join(group.split())}\n" if group else ""
+    return day_name(time // _DAY) if time else index.groups[index.group_of(place)]
 
 
 @lru_cache(maxsize=4096)
-def _day(number: int) -> str:
-    return f"## {datetime.fromtimestamp(number * _DAY, UTC):%Y-%m-%d}\n"
+def day_name(number: int) -> str:
+    """Return the name of a day that is counted from 1970."""
+    return f"{datetime.fromtimestamp(number * _DAY, UTC):%Y-%m-%d}"
 
 
-def _indented(text: str) -> str:
-    """Indent continuation lines so that none passes for a heading or another speaker."""
-    return text.strip().replace("\n", "\n  ")
+def _rendered(heading: str) -> str:
+    return f"## {' '.join(heading.split())}\n" if heading else ""

@@ -16,8 +16,9 @@ _LEAST_PART = 4
 _LINKS = ("", "s", "n", "e", "es", "en", "er")
 """Letters that link the parts of a compound."""
 
+_DAY = 86_400
 _NAME = lazy_pattern(r"\w+")
-_INNER_CASE = lazy_pattern(r"[a-z0-9][A-Z]|\w_\w")
+_INNER_CASE = lazy_pattern(r"[A-Z_](?:(?<=[a-z0-9][A-Z])|(?<=\w_)\w)")  # a set first is found fastest
 _PART = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -34,12 +35,6 @@ def search_terms(text: str) -> tuple[str, ...]:
 _LONGEST_KEPT = 2000
 
 
-@lru_cache(maxsize=512)
-def _kept_terms(text: str) -> tuple[str, ...]:
-    """The newest message is a query, then a passage, and is later looked through again among the best hits."""
-    return _search_terms(text)
-
-
 def _search_terms(text: str) -> tuple[str, ...]:
     found = terms_of(text)
     if _INNER_CASE.search(text):
@@ -47,6 +42,10 @@ def _search_terms(text: str) -> tuple[str, ...]:
             if _INNER_CASE.search(name):
                 found += _identifier_terms(name)
     return tuple(found)
+
+
+_kept_terms = lru_cache(maxsize=512)(_search_terms)
+"""The newest message is a query, then a passage, and is later looked through again among the best hits."""
 
 
 def _identifier_terms(name: str) -> list[str]:
@@ -57,9 +56,18 @@ def _identifier_terms(name: str) -> list[str]:
     return [term for term in chain(map(term_of, chain.from_iterable(cased)), whole) if term]
 
 
-def day_terms(text: str, time: int) -> list[str]:
+def day_terms(text: str, time: int) -> tuple[str, ...]:
     """Return artificial terms for the days that a text written at `time` names."""
-    return [f"@{day}" for day in spoken_days(text, time)] if time else []
+    if not time:
+        return ()
+    return (_kept_day_terms if len(text) <= _LONGEST_KEPT else _day_terms)(text, time // _DAY)
+
+
+def _day_terms(text: str, today: int) -> tuple[str, ...]:
+    return tuple([f"@{day}" for day in spoken_days(text, today)])
+
+
+_kept_day_terms = lru_cache(maxsize=512)(_day_terms)
 
 
 def splits_of(word: str) -> list[tuple[str, list[str]]]:

@@ -8,7 +8,7 @@ from ctxwrap.memory.items import MemoryItem, is_foreign
 from ctxwrap.memory.operations import Circumstances, recall, recall_items
 from ctxwrap.memory.owned import owner_of
 from ctxwrap.memory.similarity import mentions, subjects
-from ctxwrap.pack.selection import Passage
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.session.branch import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT

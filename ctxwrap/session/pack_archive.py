@@ -8,10 +8,11 @@ from ctxwrap.memory.epoch import Tiers, unchanged_ids
 from ctxwrap.pack.injection import Instructions, memory_text
 from ctxwrap.pack.older_messages import reference_text
 from ctxwrap.pack.receipt import budget_in, items_in
-from ctxwrap.pack.selection import Passage, passages_sent, speaker_lines
+from ctxwrap.pack.selection import passages_sent, speaker_lines
 from ctxwrap.protocol.instructions import encode_escaped, frame_block, frame_state, sanitise
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.missing import open_in

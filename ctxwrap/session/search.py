@@ -7,11 +7,11 @@ from functools import lru_cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from ctxwrap.pack.selection import Passage, Retrieved
+from ctxwrap.pack.selection import Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for
-from ctxwrap.retrieval.selection import SelectedPassage, choose_passages
+from ctxwrap.retrieval.selection import Lines, Passage, choose_passages, day_name, heading_of
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
 from ctxwrap.session.branch import Ranges
@@ -115,8 +115,12 @@ def text_of(record: Record, log: Log) -> str:
     control, length = record.get("ctx") or {}, _INDEXED.get(record.get("role", "user"), 0)
     if not length or "purged" in control:
         return ""
-    blob = control.get("blob")
-    return message_in(record).text[:length] if blob is None else beginning_of(blob, log.files, length)
+    if (blob := control.get("blob")) is not None:
+        return beginning_of(blob, log.files, length)
+    content = record.get("content")
+    if not isinstance(content, str) or record.get("tool_calls"):  # most messages are plain, and need no check
+        content = message_in(record).text
+    return content[:length]
 
 
 _MEANT_AT_ONCE = 400_000
@@ -242,8 +246,7 @@ def tried(budget: int) -> int:
 _AT_A_TIME = 24
 """Hits whose texts are read at once."""
 
-_SECONDS = 86_400
-"""Seconds per day."""
+_DAY = 86_400
 
 _KEPT = 500_000
 """The size of the text cache, in characters."""
@@ -260,6 +263,7 @@ class Retriever:
         self._index: tuple[Index, IncrementalIndexer] | None = None
         self._meanings = Meanings(log, embedding, self._pick)
         self._texts = _Texts(log, self._pick)
+        self._lines: Lines | None = None
 
     def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Retrieved:
         """Passages of messages before `below`, without abandoned (`left`) ones."""
@@ -278,16 +282,9 @@ class Retriever:
         ranking.follow(texts.passage)
         ranking.hits = ranking.relevant(tried(budget))
         texts.expect(ranking.hits)
-        chosen, missed = choose_passages(index, ranking, texts.passage, budget, count)
-        places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
-
-        def passage(each: SelectedPassage) -> Passage:
-            place = places[each.number, each.part]
-            text = (texts.passage(each.number, each.part) or "").strip()
-            labels = _heading(index, place), index.speaker(place)
-            return Passage(each.number, each.part, text, *labels, each.score, each.reasons)
-
-        return Retrieved(tuple(map(passage, chosen)), tuple(map(passage, missed)))
+        if self._lines is None or self._lines.count is not count:
+            self._lines = Lines(index, texts.passage, count)
+        return Retrieved(*choose_passages(self._lines, ranking, budget))
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
         """The best messages before `below`, each once, with its best passage."""
@@ -327,7 +324,7 @@ class Retriever:
 
     def _told(self, index: Index, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
         text = (self._texts.passage(hit.number, hit.part) or "").strip()
-        heading, speaker = _heading(index, hit.place), index.speaker(hit.place)
+        heading, speaker = heading_of(index, hit.place), index.speaker(hit.place)
         return Passage(hit.number, hit.part, text, heading, speaker, hit.score, reasons)
 
     def _fed(self, below: int) -> tuple[Index, int]:
@@ -354,7 +351,8 @@ class Retriever:
 
 def _add(index: Index, number: int, record: Record, text: str) -> None:
     time, role = _time_of(record), str(record.get("role", "user"))
-    index.add(number, text, role=role, speaker=_name_in(record), group=_day(time), time=time)
+    day = day_name(time // _DAY) if time else ""
+    index.add(number, text, role=role, speaker=_name_in(record), group=day, time=time)
 
 
 class _Texts:
@@ -370,13 +368,14 @@ class _Texts:
         """Announce the passages to be read, about in this order."""
         if self._size > _KEPT:
             self._known, self._size = {}, 0
-        self._ahead = [number for number in dict.fromkeys(hit.number for hit in hits) if number not in self._known]
+        numbers = dict.fromkeys([hit.number for hit in hits])
+        self._ahead = [number for number in numbers if number not in self._known]
 
     def passage(self, number: int, part: int) -> str | None:
-        if number not in self._known:
+        if (pieces := self._known.get(number)) is None:
             ahead, self._ahead = self._ahead[:_AT_A_TIME], self._ahead[_AT_A_TIME:]
             self._read({number, *ahead} - self._known.keys())
-        pieces = self._known[number]
+            pieces = self._known[number]
         return pieces[part] if part < len(pieces) else None
 
     def _read(self, numbers: Iterable[int]) -> None:
@@ -406,19 +405,6 @@ def _time_of(record: Record) -> int:
     except (LookupError, TypeError, ValueError):
         return 0
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-
-
-def _day(time: int) -> str:
-    return _day_of(time // _SECONDS) if time else ""
-
-
-@lru_cache(maxsize=4096)
-def _day_of(number: int) -> str:
-    return f"{datetime.fromtimestamp(number * _SECONDS, UTC):%Y-%m-%d}"
-
-
-def _heading(index: Index, place: int) -> str:
-    return _day(index.times[place]) or index.groups[index.group_of(place)]
 
 
 def _shortened(query: str) -> str:

@@ -10,8 +10,9 @@ from typing import TypeVar
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.pack.receipt import session_stage_events
-from ctxwrap.pack.selection import Passage, Retrieved, search_text
+from ctxwrap.pack.selection import Retrieved, search_text
 from ctxwrap.redaction import Redaction
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
 from ctxwrap.session.clock import clock_of, new_turn_id, reproducible_turn_id
@@ -315,6 +316,8 @@ class Session:
         """Passages about a query from messages before number `below`; nothing if retrieval fails."""
         try:
             found = self._retriever.find(query, min(below, self.next_message), budget, count, self.state.branch.left)
+            if self.state.origins.least is None:  # no message is foreign
+                return found
             return Retrieved(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
         except Outdated:
             raise
@@ -340,7 +343,8 @@ class Session:
             logger.warning("session %r: the question was not embedded: %r", self.key.session, error)
 
     def _with_origin(self, passage: Passage) -> Passage:
-        return passage._replace(origin=self.state.origins.of(passage.number) or "")
+        origin = self.state.origins.of(passage.number)
+        return passage._replace(origin=origin) if origin else passage
 
     def search(self, query: str, limit: int) -> list[Passage]:
         """The messages that match a query best, best first, each with its best passage."""

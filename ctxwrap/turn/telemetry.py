@@ -18,8 +18,9 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from ctxwrap import __version__
 from ctxwrap.pack.builder import PackSources
-from ctxwrap.pack.selection import Passage, Retrieved
+from ctxwrap.pack.selection import Retrieved
 from ctxwrap.redaction import Redaction
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.types import Operation, SessionKey, TurnRecord
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ctxwrap.kinds import EXCERPTS
-from ctxwrap.pack.selection import Passage
 from ctxwrap.redaction.visibility import MODEL_ONLY
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.session.owner import Owner
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.tokens.measure import estimate_tokens

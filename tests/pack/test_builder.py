@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
-from ctxwrap.pack.selection import Passage, Retrieved
+from ctxwrap.pack.selection import Retrieved
 from ctxwrap.protocol.instructions import blocks_in, boundary_of
 from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.settings import Settings, Shares
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import LoggedMessage, Message, Operation, Runtime, SessionKey, SourcedText, TurnInputs

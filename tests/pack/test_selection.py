@@ -1,10 +1,13 @@
 """What is chosen: within its room, never half a tool call, and the same beginning for many calls."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.pack.older_messages import OlderMessages, cut
-from ctxwrap.pack.selection import Passage, in_lines, passage_candidates, select, speaker_lines
+from ctxwrap.pack.selection import NOT_VISIBLE, fit_passages, missed_passages, newest_first, select, speaker_lines
+from ctxwrap.retrieval.selection import Passage
 from ctxwrap.types import Candidate, HistoryMessage, Message
 
 ROLES = st.sampled_from(["user", "assistant", "tool"])
@@ -113,19 +116,41 @@ FOUND = (
 
 
 def test_a_day_stands_in_its_first_line() -> None:
-    sent = in_lines(passage_candidates(FOUND, len, 999), FOUND)
-    assert [each.text for each in sent] == [
+    chosen, _ = fit_passages(FOUND, len, 999, ("model",))
+    assert speaker_lines(newest_first(chosen)) == [
         '{"2026-05-02 Ann":"Lisbon now."}',
         '{"2026-05-01 Ben":"Really?"}',
         '{"Ann":"I live in Porto."}',
     ]
-    assert sum(each.tokens for each in sent) == sum(len(each.text) + 1 for each in sent)
 
 
 @given(st.integers(0, 200))
-def test_lines_take_what_their_candidates_count(limit: int) -> None:
-    chosen, _ = select(passage_candidates(FOUND, len, limit), limit)
-    assert sum(len(each.text) + 1 for each in in_lines(chosen, FOUND)) == sum(each.tokens for each in chosen) <= limit
+def test_lines_take_what_their_items_count(limit: int) -> None:
+    chosen, items = fit_passages(FOUND, len, limit, ("model",))
+    lines = speaker_lines(newest_first(chosen))
+    assert sum(len(line) + 1 for line in lines) == sum(item.tokens for item in items if item.included) <= limit
+    assert [item.refs for item in items] == [("3.0",), ("1.0",), ("2.0",)]
+    assert [item.freshness for item in items if item.included] == [each.number for each in chosen]
+
+
+@given(st.lists(st.builds(Passage, st.integers(1, 9), st.integers(0, 2), st.text(), st.text(), st.text())))
+def test_a_line_is_json_that_nothing_inside_can_end(passages: list[Passage]) -> None:
+    for line, each in zip(speaker_lines(passages, 2), passages, strict=True):
+        assert json.loads(line) == {f"{each.heading} {each.speaker}": each.text}
+        assert "\n" not in line
+        assert "<" not in line
+
+
+def test_passages_that_the_model_may_not_see_are_left_out() -> None:
+    chosen, items = fit_passages(FOUND, len, 999, ("user",))
+    assert chosen == []
+    assert {(item.included, item.reason, item.visibility) for item in items} == {(False, NOT_VISIBLE, ("user",))}
+
+
+def test_what_was_missed_is_noted_with_its_reason() -> None:
+    missed = missed_passages([FOUND[0]._replace(reasons=("it did not fit",)), FOUND[1]], ("model",))
+    assert [item.reason for item in missed] == ["it did not fit", "others are more to the point"]
+    assert not any(item.included for item in missed)
 
 
 def test_lines_of_older_logs_keep_their_form() -> None:

@@ -1,12 +1,14 @@
 """Packs: never over the budget, nothing twice, in the order it was said."""
 
+from itertools import cycle
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
-from ctxwrap.retrieval.selection import PassageSelection, select_passages
+from ctxwrap.retrieval.selection import Lines, PassageSelection, choose_passages, select_passages
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk
 
 
@@ -110,7 +112,7 @@ def test_user_passages_come_first_where_a_model_writes_long_answers() -> None:
     chosen = [each.number for each in made.chosen]
     assert 18 in chosen, "what the user said of it"
     assert 8 in chosen, "a standing instruction that has no word of the question"
-    tokens = sum(each.tokens for each in made.chosen if each.number % 2)
+    tokens = sum(count(each.text) for each in made.chosen if each.number % 2)
     assert 0 < tokens <= 0.4 * 400, "and some of the answers"
 
 
@@ -120,3 +122,21 @@ def test_passages_of_one_message_are_packed_by_themselves() -> None:
     made = select_passages(index, Ranking(index, "the key"), lambda _, part: passages(text)[part], 160, count)
     assert "flowerpot" in made.text
     assert len(made.text) < len(text)
+
+
+def test_kept_lines_choose_the_same_as_new_ones() -> None:
+    said, answers = small_talk(60)
+    index = indexed(said[:30])
+    texts = {each.number: passages(each.text) for each in said}
+
+    def text_of(number: int, part: int) -> str:
+        return texts[number][part]
+
+    kept = Lines(index, text_of, count)
+    for each, question in zip(said[30:], cycle(answers), strict=False):
+        index.add(each.number, each.text, role=each.role, speaker=each.speaker, group=each.group, time=each.time)
+        for budget in (40, 300):
+            ranking = Ranking(index, question)
+            assert choose_passages(kept, ranking, budget) == choose_passages(
+                Lines(index, text_of, count), ranking, budget
+            )

@@ -1,13 +1,16 @@
 """Words: forms of one word are one term, in any script, and no text takes long."""
 
+import re
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.language.patterns import Runs
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.passages import MAX_PASSAGE, TextFeature, passages, text_features
+from ctxwrap.retrieval.terms import day_terms
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,16 @@ def test_passages_end_where_sentences_do() -> None:
 def test_text_features(text: str, sign: TextFeature) -> None:
     assert text_features(text) & sign
     assert not text_features("the sea is calm.") & sign
+
+
+@given(st.text(st.characters(max_codepoint=127) | st.sampled_from("ab_'7 é月Σ")))
+def test_runs_of_characters_are_those_of_the_pattern(text: str) -> None:
+    for characters in (r"\w", r"[\w'’]", r"[^\W\d_]"):
+        assert Runs(characters).findall(text) == re.findall(f"{characters}+", text)
+
+
+@given(st.text(), st.integers(1, 2**33))
+def test_a_day_is_spoken_of_wherever_it_is_said(text: str, written: int) -> None:
+    assert day_terms(f"{text} on 2025-03-07 {text}", written)
+    assert "@03-07" in day_terms(f"{text} on 7 March {text}", written)
+    assert day_terms(f"{text} yesterday, {text}", written)
