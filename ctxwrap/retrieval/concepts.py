@@ -104,21 +104,21 @@ pet dog cat|dish meal food|symbolize represent meaning|remind memory
 """
 
 
-def meant_by(term: str) -> frozenset[str]:
-    """Return the terms that a query term may stand for."""
-    return _meanings().get(term, _NOTHING)
+def words_for(term: str) -> frozenset[str]:
+    """Return the words of queries that may stand for a term."""
+    return _words_by_term().get(term, _NOTHING)
 
 
 _NOTHING = frozenset[str]()
 
 
 @cache
-def _meanings() -> dict[str, frozenset[str]]:
+def _words_by_term() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for line in _KINDS.strip().replace("\n    ", " ").splitlines():
         names, members = map(_terms, line.split(":"))
-        for name in names:
-            found[name] = found.get(name, _NOTHING) | members - {name}
+        for member in members:
+            found[member] = found.get(member, _NOTHING) | names - {member}
     for words in _SYNONYMS.replace("\n", "|").strip("|").split("|"):
         group = _terms(words)
         for each in group:
