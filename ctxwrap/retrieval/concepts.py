@@ -104,16 +104,12 @@ pet dog cat|dish meal food|symbolize represent meaning|remind memory
 """
 
 
-def words_for(term: str) -> frozenset[str]:
-    """Return the words of queries that may stand for a term."""
-    return _words_by_term().get(term, _NOTHING)
-
-
 _NOTHING = frozenset[str]()
 
 
 @cache
-def _words_by_term() -> dict[str, frozenset[str]]:
+def words_by_term() -> dict[str, frozenset[str]]:
+    """Return the words of queries that may stand for a term."""
     found: dict[str, frozenset[str]] = {}
     for line in _KINDS.strip().replace("\n    ", " ").splitlines():
         names, members = map(_terms, line.split(":"))

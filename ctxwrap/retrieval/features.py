@@ -53,9 +53,6 @@ _COMMON_SHARE, _COMMON_COUNT = 0.3, 20
 _PAIR_LOSS = 1.5
 """How much less than its question an answer scores at least, and the other way round if the answer is short."""
 
-_SHORT_ANSWER = 3
-"""Terms up to which an answer says little without its question."""
-
 _RANKED = 100
 """So many passages have a rank by their words, which matters where several say about the same."""
 
@@ -128,7 +125,7 @@ class FeatureMatrix:
         self.values = np.zeros((len(self.names), self.scan.width))
         """A row for each feature; that of the hop is empty yet."""
         if self.scan.width:
-            self.values[: len(_PROPERTIES)] = _HAS[self.scan.layout.marks].T
+            self.values[: len(_PROPERTIES)] = _HAS.take(self.scan.layout.marks, 0).T
             self._add_term_features()
             self._add_other_features()
 
@@ -200,12 +197,11 @@ class FeatureMatrix:
 
     def pair(self, scores: FeatureColumn) -> None:
         """Raise the answer to a question that is a hit, and the question that a short answer is about."""
-        asking, answers = self.scan.layout.asking, scores[1:]
+        asking, leaning, answers = self.scan.layout.asking, self.scan.layout.leaning, scores[1:]
         if len(asking):
             answers[asking] = np.maximum(answers[asking], scores[asking] - _PAIR_LOSS)
-            leans = asking[self.scan.layout.lengths[1:][asking] <= _SHORT_ANSWER]
-            if len(leans):
-                scores[leans] = np.maximum(scores[leans], answers[leans] - _PAIR_LOSS)
+        if len(leaning):
+            scores[leaning] = np.maximum(scores[leaning], answers[leaning] - _PAIR_LOSS)
 
 
 _KEY = ("numbers", "parts")

@@ -31,8 +31,8 @@ def second_hop(
     for score, text in zip(scores, texts, strict=True):
         if score < scores[0] - _FAR:
             break
-        known = lookup.known(set(search_terms(text or "")) - evidence.known_words)
-        rare = sorted([(term.having, term.term, term) for term in known if 2 <= term.having <= most])
+        known = lookup.known(set(search_terms(text or "")) - evidence.known_words, 2, most)
+        rare = sorted([(term.having, term.term, term) for term in known])
         counts = exp((score - scores[0]) / _SCALE)
         for _, word, term in rare[:_MAX_TERMS]:
             followed.setdefault(word, (-counts * term.rarity, word, term))

@@ -21,6 +21,9 @@ ANSWERS, OPENS = 256, 512
 GAP = ANSWERS | OPENS
 """The marks of an empty slot; no passage has both."""
 
+_SHORT_ANSWER = 3
+"""Terms up to which an answer says little without its question."""
+
 _FEATURES, _QUESTION, _ASKS = 255, int(TextFeature.QUESTION), int(TextFeature.ASKS)
 _EMPTY_SLOTS = [0] * REACH
 _GAP_SLOTS = [GAP] * REACH
@@ -45,24 +48,28 @@ class Layout(NamedTuple):
     """How many slots each group has."""
     asking: Ints
     """The slots of questions with an answer in the next slot."""
+    leaning: Ints
+    """Those whose answer says little without the question."""
 
 
 class WholeLayout:
     """Lays out all passages of an index, each group as one block, and follows the index."""
 
     def __init__(self) -> None:
-        self._slots, self._places, self._asking = array("i"), array("i"), array("i")
+        self._slots, self._places = array("i"), array("i")
         self._marks, self._lengths = array("H"), array("B")
         self._groups, self._group_sizes = array("i"), array("i")
+        self._asking, self._leaning = array("i"), array("i")
 
     def of(self, index: Index) -> Layout:
         for place in range(len(self._slots), len(index)):
             self._add(index, place)
-        columns = self._slots, self._places, self._marks, self._lengths, self._groups, self._group_sizes, self._asking
-        return Layout(len(self._slots), *map(np.array, columns))
+        by_slot = self._places, self._marks, self._lengths
+        groups, pairs = (self._groups, self._group_sizes), (self._asking, self._leaning)
+        return Layout(len(self._slots), *map(np.array, (self._slots, *by_slot, *groups, *pairs)))
 
     def _add(self, index: Index, place: int) -> None:
-        marks, group = index.features[place] & _FEATURES, len(self._groups)
+        marks, length, group = index.features[place] & _FEATURES, index.lengths[place], len(self._groups)
         if group < len(index.group_starts) and index.group_starts[group] == place:
             self._groups.append(len(self._marks))
             self._group_sizes.append(REACH)
@@ -74,9 +81,11 @@ class WholeLayout:
             marks |= ANSWERS
             if self._marks[-1] & _QUESTION:
                 self._asking.append(len(self._marks) - 1)
+                if length <= _SHORT_ANSWER:
+                    self._leaning.append(len(self._marks) - 1)
         self._slots.append(len(self._marks))
         self._places.append(place)
-        self._lengths.append(index.lengths[place])
+        self._lengths.append(length)
         self._marks.append(marks)
         self._group_sizes[-1] += 1
 
@@ -93,11 +102,13 @@ def lay_out(column: Callable[[str], Ints], starts: Ints, ends: Ints, groups: Int
     marks[used], lengths[used] = column("features")[here] & _FEATURES, all_lengths[here]
     asks = (marks[:-1] & _ASKS != 0) & (marks[1:] != GAP)
     asking = (asks & (marks[:-1] & _QUESTION != 0)).nonzero()[0]
+    leaning = asking[lengths[asking + 1] <= _SHORT_ANSWER]
     marks[1:] |= asks * np.uint16(ANSWERS)
     firsts = np.cumsum(sizes) - sizes + gaps
     marks[firsts[starts == column("group_starts")[groups]]] |= OPENS
     group_slots = firsts[np.append(True, groups[1:] != groups[:-1])[: len(groups)]] - REACH
-    return Layout(len(here), slots, places, marks, lengths, group_slots, np.diff(group_slots, append=width), asking)
+    group_sizes = np.diff(group_slots, append=width)
+    return Layout(len(here), slots, places, marks, lengths, group_slots, group_sizes, asking, leaning)
 
 
 def between(starts: Ints, ends: Ints) -> Ints:

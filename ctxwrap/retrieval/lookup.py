@@ -2,13 +2,13 @@
 
 from array import array
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
-from math import log
+from math import inf, log
 from typing import NamedTuple
 
 import numpy as np
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.concepts import words_for
+from ctxwrap.retrieval.concepts import words_by_term
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.layout import Ints, WholeLayout, between
 from ctxwrap.retrieval.segments import Postings
@@ -150,8 +150,8 @@ class Lookup:
             related = self._compounds_of(word)
             if len(word) >= LONG_WORD:
                 related = [*dict.fromkeys([*related, *self._parts_of(word)])]
-            related = [*self._forms_of(word), *related]
-            found = self._found[word] = self.term(word), self.known(related) if related else []
+            own, related = self.known([word]), [*self._forms_of(word), *related]
+            found = self._found[word] = own[0] if own else None, self.known(related) if related else []
         return found
 
     def meant_by(self, word: str, known: Container[str]) -> list[Term]:
@@ -159,15 +159,16 @@ class Lookup:
         meant = self._meant.get(word)
         return self.known([each for each in sorted(meant) if each not in known]) if meant else []
 
-    def term(self, word: str) -> Term | None:
-        last = self._last(word)
-        full = self._family(word[:PREFIX]).get(word) if self._full else None
-        having = (full.having if full else 0) + (len(last[0]) if last else 0)
-        return Term(word, having, self.rarity(having), full, last) if having else None
-
-    def known(self, words: Iterable[str]) -> list[Term]:
-        """Return the terms that occur."""
-        return [term for word in words if (term := self.term(word))]
+    def known(self, words: Iterable[str], least: int = 1, most: float = inf) -> list[Term]:
+        """Return the terms that occur, in at least and at most so many passages."""
+        found = []
+        for word in words:
+            last = self._last(word)
+            full = self._family(word[:PREFIX]).get(word) if self._full else None
+            having = (full.having if full else 0) + (len(last[0]) if last else 0)
+            if least <= having <= most:
+                found.append(Term(word, having, self.rarity(having), full, last))
+        return found
 
     def _forms_of(self, word: str) -> list[str]:
         """Return other terms with the same prefix, of about the same length."""
@@ -190,13 +191,13 @@ class Lookup:
     def _parts_of(self, word: str) -> list[str]:
         """Return the parts of a compound if both occur."""
         for second, firsts in splits_of(word):
-            if (after := self.term(second)) and (before := next(filter(None, map(self.term, firsts)), None)):
-                return [before.term, after.term]
+            if self.known([second]) and (found := self.known(firsts)):
+                return [found[0].term, second]
         return []
 
     def _register_terms(self) -> None:
         """Register the terms of segments, and of the last one those that are new."""
-        last = len(self.index.segments) - 1
+        last, standing_for = len(self.index.segments) - 1, words_by_term()
         while self._seen_segment <= last:
             segment, is_open = self.index.segments[self._seen_segment], self._seen_segment == last
             terms, self._seen_terms = segment.terms_from(self._seen_terms if is_open else 0)
@@ -204,7 +205,7 @@ class Lookup:
                 if len(term) >= LONG_WORD and term.isalpha():
                     self._starting.setdefault(term[:_LEAST_START], set()).add(term)
                     self._ending.setdefault(term[-PREFIX:], set()).add(term)
-                for word in words_for(term):
+                for word in standing_for.get(term, ()):
                     self._meant.setdefault(word, set()).add(term)
                 if is_open:
                     self._newest.setdefault(term[:PREFIX], []).append(term)

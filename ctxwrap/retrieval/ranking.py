@@ -216,7 +216,7 @@ class Ranking:
     def _is_related(self, ranked: "Ints") -> "Flags":
         import numpy as np
 
-        related: Flags = np.maximum.reduce(self._counted[self._names.index("words") :, ranked], 0) > 0
+        related: Flags = np.maximum.reduce(self._counted[self._names.index("words") :], 0)[ranked] > 0
         return related
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
