@@ -239,6 +239,6 @@ def _scale(row: FeatureColumn) -> None:
 
 def _rank(scores: FeatureColumn, steps: FeatureColumn, ranks: FeatureColumn) -> None:
     """Enter 1 for the best, less for each further one; the newer first among equals."""
-    best = (scores + steps).argsort()[: -_RANKED - 1 : -1]
-    found = len(best) - scores[best].tolist().count(0.0)
-    ranks[best[:found]] = _RANK_VALUES[:found]
+    found = scores.nonzero()[0]
+    best = found[(scores[found] + steps[found]).argsort()[: -_RANKED - 1 : -1]]
+    ranks[best] = _RANK_VALUES[: len(best)]

@@ -1,14 +1,16 @@
 """Finds the terms of a query in an index, with related terms, and caches their postings."""
 
 from array import array
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import groupby
 from math import inf, log
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.concepts import words_by_term
+from ctxwrap.retrieval.concepts import meanings
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.layout import Ints, WholeLayout, between
 from ctxwrap.retrieval.segments import Postings
@@ -16,6 +18,8 @@ from ctxwrap.retrieval.terms import LONG_WORD, splits_of
 
 PREFIX = 5
 """Words that share this many first letters count as forms of one word."""
+
+_PREFIX_OF = itemgetter(slice(PREFIX))
 
 _MAX_FORMS = 6
 """Maximum other forms of a word."""
@@ -98,8 +102,7 @@ class Lookup:
         self._starting: dict[str, set[str]] = {}
         self._ending: dict[str, set[str]] = {}
         """Long terms by their first and by their last letters."""
-        self._meant: dict[str, set[str]] = {}
-        """Terms by the words that may stand for them."""
+        self._meanings = meanings()
         self._newest: dict[str, list[str]] = {}
         """Terms of the last segment by their prefix."""
         self._last: Callable[[str], Postings | None] = lambda _: None
@@ -141,23 +144,25 @@ class Lookup:
         return self._names
 
     def rarity(self, having: int) -> float:
-        return log(1 + (self.count - having + 0.5) / (having + 0.5))
+        return log((self.count + 1) / (having + 0.5))
 
     def find(self, word: str) -> tuple[Term | None, list[Term]]:
         """Return the term of a word, if it occurs, and related terms: other forms, compounds and their parts."""
         found = self._found.get(word)
         if found is None:
-            related = self._compounds_of(word)
-            if len(word) >= LONG_WORD:
-                related = [*dict.fromkeys([*related, *self._parts_of(word)])]
-            own, related = self.known([word]), [*self._forms_of(word), *related]
+            own, related = self.known([word]), self._related_to(word)
             found = self._found[word] = own[0] if own else None, self.known(related) if related else []
         return found
 
-    def meant_by(self, word: str, known: Container[str]) -> list[Term]:
-        """Return the terms that a query word may stand for, without `known` ones."""
-        meant = self._meant.get(word)
-        return self.known([each for each in sorted(meant) if each not in known]) if meant else []
+    def meant_by(self, word: str, wanted: Container[str]) -> list[Term]:
+        """Return terms that a query word may stand for, without those that are wanted anyway."""
+        meant, newest = self._meanings.get(word), self._newest
+        if not meant:
+            return []
+        # most terms do not occur in a short conversation, which this tells at once
+        return self.known(
+            [each for each in meant if (self._full or each in newest.get(each[:PREFIX], ())) and each not in wanted]
+        )
 
     def known(self, words: Iterable[str], least: int = 1, most: float = inf) -> list[Term]:
         """Return the terms that occur, in at least and at most so many passages."""
@@ -170,34 +175,33 @@ class Lookup:
                 found.append(Term(word, having, self.rarity(having), full, last))
         return found
 
-    def _forms_of(self, word: str) -> list[str]:
-        """Return other terms with the same prefix, of about the same length."""
-        if len(word) < PREFIX:
-            return []
-        alike: Collection[str] = self._newest.get(word[:PREFIX], ())
+    def _related_to(self, word: str) -> list[str]:
+        """Return terms with the same prefix and about the same length, then compounds with the word, then its parts."""
+        size, alike = len(word), self._newest.get(word[:PREFIX], [])
         if self._full:
-            alike = {*alike, *self._family(word[:PREFIX])}
-        return sorted([each for each in alike if each != word and abs(len(each) - len(word)) < PREFIX])[:_MAX_FORMS]
-
-    def _compounds_of(self, word: str) -> list[str]:
-        """Return long terms that begin or end with the word."""
+            alike = [*{*alike, *self._family(word[:PREFIX])}]
+        forms = [each for each in alike if each != word and abs(len(each) - size) < PREFIX <= size]
         begin, end = self._starting.get(word[:_LEAST_START]), self._ending.get(word[-PREFIX:])
-        if len(word) < _LEAST_START or not (begin or end):
-            return []
-        found = {each for each in begin or () if each.startswith(word)}
-        found |= {each for each in end or () if each.endswith(word)}
-        return sorted(found - {word})[:_MAX_COMPOUNDS]
+        if (begin or end) and size >= _LEAST_START:
+            found = {each for each in begin or () if each.startswith(word)}
+            found |= {each for each in end or () if each.endswith(word)}
+            compounds = sorted(found - {word})[:_MAX_COMPOUNDS]
+        else:
+            compounds = []
+        if size >= LONG_WORD:
+            compounds += [part for part in self._parts_of(word) if part not in compounds]
+        return [*sorted(forms)[:_MAX_FORMS], *compounds]
 
     def _parts_of(self, word: str) -> list[str]:
         """Return the parts of a compound if both occur."""
         for second, firsts in splits_of(word):
             if self.known([second]) and (found := self.known(firsts)):
-                return [found[0].term, second]
+                return [*dict.fromkeys((found[0].term, second))]
         return []
 
     def _register_terms(self) -> None:
         """Register the terms of segments, and of the last one those that are new."""
-        last, standing_for = len(self.index.segments) - 1, words_by_term()
+        last = len(self.index.segments) - 1
         while self._seen_segment <= last:
             segment, is_open = self.index.segments[self._seen_segment], self._seen_segment == last
             terms, self._seen_terms = segment.terms_from(self._seen_terms if is_open else 0)
@@ -205,11 +209,9 @@ class Lookup:
                 if len(term) >= LONG_WORD and term.isalpha():
                     self._starting.setdefault(term[:_LEAST_START], set()).add(term)
                     self._ending.setdefault(term[-PREFIX:], set()).add(term)
-                for word in standing_for.get(term, ()):
-                    self._meant.setdefault(word, set()).add(term)
-                if is_open:
-                    self._newest.setdefault(term[:PREFIX], []).append(term)
             if is_open:
+                for start, alike in groupby(terms, _PREFIX_OF):
+                    self._newest.setdefault(start, []).extend(alike)
                 self._last = segment.postings
                 break
             self._seen_segment, self._seen_terms, self._newest = self._seen_segment + 1, 0, {}
