@@ -3,6 +3,7 @@
 A question about hobbies is answered by messages about pottery and chess, which share no word with it.
 """
 
+from collections import defaultdict
 from functools import cache
 
 from ctxwrap.language.words import term_of
@@ -104,26 +105,19 @@ pet dog cat|dish meal food|symbolize represent meaning|remind memory
 """
 
 
-def meant_by(term: str) -> frozenset[str]:
-    """Return the terms that a query term may stand for."""
-    return _meanings().get(term, _NOTHING)
-
-
-_NOTHING = frozenset[str]()
-
-
 @cache
-def _meanings() -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+def meanings() -> dict[str, list[str]]:
+    """Return the terms that each query term may stand for, in order."""
+    found = defaultdict[str, set[str]](set)
     for line in _KINDS.strip().replace("\n    ", " ").splitlines():
         names, members = map(_terms, line.split(":"))
         for name in names:
-            found[name] = found.get(name, _NOTHING) | members - {name}
+            found[name] |= members - {name}
     for words in _SYNONYMS.replace("\n", "|").strip("|").split("|"):
         group = _terms(words)
         for each in group:
-            found[each] = found.get(each, _NOTHING) | group - {each}
-    return found
+            found[each] |= group - {each}
+    return {word: sorted(meant) for word, meant in found.items()}
 
 
 def _terms(words: str) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """The features of each candidate passage, one column per feature, with values from 0 to about 1."""
 
 import re
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,11 +9,11 @@ from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
 from ctxwrap.language.words import MAX_READ
-from ctxwrap.retrieval.concepts import meant_by
 from ctxwrap.retrieval.index import STANDING_TERM, Index
-from ctxwrap.retrieval.lookup import Ints, Term, lookup_in
+from ctxwrap.retrieval.layout import ANSWERS, GAP, OPENS, REACH, Ints
+from ctxwrap.retrieval.lookup import lookup_in
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.scan import REACH, CandidateScan, Entry, FeatureColumn
+from ctxwrap.retrieval.scan import FORM, MEANT, OWN, CandidateScan, Entry, FeatureColumn
 from ctxwrap.retrieval.terms import day_terms, search_terms
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _MEANT_WEIGHT, _MEANT_CAP = 0.5, 2.0
 _WORD_DECAY, _SCORE_DECAY = 0.85, 0.7
 """Decay per step of a neighbour's word and of a neighbour's score."""
 
+_WORD_DECAYS = [np.float32(_WORD_DECAY**step) for step in range(1, REACH + 1)]
+
 _MAX_TERMS, _MAX_CONSIDERED = 40, 400
 """Maximum query terms, and how many are considered for the rarest."""
 
@@ -50,9 +53,6 @@ _COMMON_SHARE, _COMMON_COUNT = 0.3, 20
 _PAIR_LOSS = 1.5
 """How much less than its question an answer scores at least, and the other way round if the answer is short."""
 
-_SHORT_ANSWER = 3
-"""Terms up to which an answer says little without its question."""
-
 _RANKED = 100
 """So many passages have a rank by their words, which matters where several say about the same."""
 
@@ -65,76 +65,92 @@ _BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
 _TITLED = ("book", "novel", "movie", "film", "song", "series", "show", "game", "band", "album", "title")
 _ASKED = (
     (
-        ("time", TextFeature.TIME, ("when", "what ", "which ", "how long")),
+        ("time", ("when", "what ", "which ", "how long")),
         re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
     ),
+    (("figure", ("how ",)), re.compile(r"\bhow (?:many|much|often|old|long)\b")),
+    (("title", _TITLED), re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b")),
     (
-        ("figure", TextFeature.FIGURE, ("how ",)),
-        re.compile(r"\bhow (?:many|much|often|old|long)\b"),
-    ),
-    (
-        ("title", TextFeature.QUOTE, _TITLED),
-        re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b"),
-    ),
-    (
-        ("place", TextFeature.NAME, ("where", "who", "city", "cities", "countr", "place", "state")),
+        ("place", ("where", "who", "city", "cities", "countr", "place", "state")),
         re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b"),
     ),
 )
-"""For each property that a question asks for: the column, the text feature and a cheap pre-check, and the pattern."""
+"""Properties that a question may ask for: the name and a cheap pre-check, and the pattern."""
+
+_PROPERTIES = {
+    "question": TextFeature.QUESTION,
+    "answers": ANSWERS,
+    "opens": OPENS,
+    "time": TextFeature.TIME,
+    "figure": TextFeature.FIGURE,
+    "title": TextFeature.QUOTE,
+    "place": TextFeature.NAME,
+    "gap": GAP,
+}
+"""Features that are marks."""
+
+_HAS = np.array(
+    [[marks & mark == mark for mark in map(int, _PROPERTIES.values())] for marks in range(GAP + 256)], float
+)
+"""For all combinations of marks, which properties they have."""
+
+_TERM_FEATURES = ("words", "cover", "around", "rank", "before")
 
 
 class FeatureMatrix:
-    """Feature columns, aligned with `scan.places`."""
+    """Feature columns by slot of the candidates; of empty slots they mean nothing."""
 
     def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None, now: int = 0, most: int = 0) -> None:
         """`now` is the time of the query, `most` the number of passages to examine with their neighbours."""
         text = text[:MAX_READ]
-        self.index, self._text, self.lookup = index, text, lookup_in(index)
+        self.index, self.lookup = index, lookup_in(index)
+        self.answers_at_length = index.answers_at_length
         self._dates = dates_in(text, now)
-        wanted = list(dict.fromkeys([*search_terms(text), *day_terms(text, now)]))
+        wanted = dict.fromkeys([*search_terms(text), *day_terms(text, now)])
         names = self.lookup.names()
         self._asked = [speaker for speaker, name in enumerate(names) if name and name.issubset(wanted)]
         """Speakers whom the query names; one who speaks in several roles is several."""
         speaker_terms = frozenset().union(*names)
         self.known_words = speaker_terms.union(wanted)
         """The words of the query and of names."""
-        terms, others = list[Term](), dict[str, Term]()
-        self._words = 0
-        self._entries: list[Entry] = []
-        self._meant: list[Entry] = []
-        """Terms that a query word may stand for."""
+        self._words, self.entries = 0, list[Entry]()
         for word in self._rarest([term for term in wanted if term not in speaker_terms]):
-            own, forms = self.lookup.find(word)
-            if own:
-                terms.append(own)
-                self._entries.append((own, self._words, own.rarity))
-            meant = self.lookup.known(meant_by(word).difference(wanted))
-            others |= {form.term: form for form in (*forms, *meant)}
-            # together, forms are as common as a word is
-            rarity = own.rarity if own else self.lookup.rarity(sum(form.having for form in forms))
-            self._entries += [
-                (form, self._words, _FORM_WEIGHT * min(form.rarity, _FORM_CAP * rarity)) for form in forms
-            ]
-            cap = _MEANT_CAP * self.lookup.rarity(sum(each.having for each in meant))
-            self._meant += [(each, self._words, _MEANT_WEIGHT * min(each.rarity, cap)) for each in meant]
-            self._words += bool(own or forms or meant)
+            self._add_word(word, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
-        self.scan = CandidateScan(self.lookup, terms, list(others.values()), self._also(most), most)
-        self.columns: dict[str, FeatureColumn | Flags] = {}
-        if len(self.scan.places):
+        self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
+        self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
+        """The properties that count."""
+        self.names = [*_PROPERTIES, "speaker", "group", *_TERM_FEATURES, "hop"]
+        self.names += [*(("month", "day") if self._dates else ()), *(("meaning", "meaning around") if vectors else ())]
+        self.values = np.zeros((len(self.names), self.scan.width))
+        """A row for each feature; that of the hop is empty yet."""
+        if self.scan.width:
+            self.values[: len(_PROPERTIES)] = _HAS.take(self.scan.layout.marks, 0).T
             self._add_term_features()
-            self._add_text_features()
-            self._add_date_features()
-            self._add_vector_features()
+            self._add_other_features()
 
     def _rarest(self, terms: list[str]) -> list[str]:
         """Return the terms, or the rarest of a long query."""
         return terms if len(terms) <= _MAX_TERMS else self.lookup.rarest(terms[:_MAX_CONSIDERED], _MAX_TERMS)
 
+    def _add_word(self, word: str, wanted: Container[str]) -> None:
+        """Add the terms of a word of the query."""
+        lookup, row = self.lookup, self._words
+        (own, forms), meant = lookup.find(word), lookup.meant_by(word, wanted)
+        if own:
+            self.entries.append((own, row, own.rarity, OWN))
+        if forms:
+            # together, forms are as common as a word is
+            cap = _FORM_CAP * (own.rarity if own else lookup.rarity(sum(form.having for form in forms)))
+            self.entries += [(form, row, _FORM_WEIGHT * min(form.rarity, cap), FORM) for form in forms]
+        if meant:
+            cap = _MEANT_CAP * lookup.rarity(sum(each.having for each in meant))
+            self.entries += [(each, row, _MEANT_WEIGHT * min(each.rarity, cap), MEANT) for each in meant]
+        self._words += bool(own or forms or meant)
+
     def _also(self, most: int) -> Ints:
         """Return places that words alone would not find: standing instructions, and by date or meaning."""
-        standing = self.index.newest(STANDING_TERM, _MAX_STANDING) if self.index.answers_at_length else ()
+        standing = self.index.newest(STANDING_TERM, _MAX_STANDING) if self.answers_at_length else ()
         found: list[Ints] = [np.array(standing, np.int64)]
         for first, last in self._dates.spans:
             within = self.lookup.column("times").searchsorted((first * _DAY, (last + 1) * _DAY))
@@ -143,65 +159,49 @@ class FeatureMatrix:
             found.append(np.argsort(self._meaning)[-max(most, _MAX_STANDING) :])
         return np.concatenate(found)
 
+    def row(self, name: str) -> FeatureColumn:
+        row: FeatureColumn = self.values[self.names.index(name)]
+        return row
+
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
-        scan, columns = self.scan, self.columns
-        rows, covered = scan.weigh(self._entries, self._meant, self._words)
-        columns["words"] = words = _scaled(rows.sum(axis=0)[scan.slots])
-        columns["rank"] = _by_rank(np.where(scan.column("features") & TextFeature.QUESTION, 0.0, words))
-        columns["cover"] = covered[scan.slots] / max(1, self._words)
-        columns["around"] = _scaled(_spread_maximum(rows).sum(axis=0)[scan.slots])
-        columns["before"] = self._neighbours(words, _BEFORE)
-        columns["group"] = self._best_of_group(words)
+        layout, width = self.scan.layout, self.scan.width
+        planes = np.zeros((3, self._words, width), np.float32)
+        self.scan.weigh(self.entries, planes[0], planes[1])
+        _spread_maximum(planes[0], planes[2])
+        first = self.names.index("words")
+        self.values[first : first + 3] = np.add.reduce(planes, 1)
+        words, cover, around = self.row("words"), self.row("cover"), self.row("around")
+        around -= around * self.row("gap")
+        _scale(words)
+        _scale(around)
+        cover /= max(1, self._words)
+        _rank(words - words * self.row("question"), self.scan.steps, self.row("rank"))
+        self.row("before")[:] = np.convolve(words, _BEFORE)[:width]
+        self.row("group")[:] = np.maximum.reduceat(words, layout.groups).repeat(layout.group_sizes)
 
-    def _neighbours(self, scores: FeatureColumn, fading: FeatureColumn) -> FeatureColumn:
-        """Sum the scores around each passage, less with distance."""
-        scan = self.scan
-        laid_out = scan.rows(1)[0]
-        laid_out[scan.slots] = scores
-        start = len(fading) // 2 if fading is _BOTH_SIDES else 0
-        return np.convolve(laid_out, fading)[start : start + scan.width][scan.slots]
-
-    def _best_of_group(self, scores: FeatureColumn) -> FeatureColumn:
-        groups = self.scan.groups
-        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
-        best = np.maximum.reduceat(scores, starts)
-        return np.repeat(best, np.diff(np.append(starts, len(groups))))
-
-    def _add_text_features(self) -> None:
-        """Add text features, and those that depend on neighbours and on the question."""
-        scan, columns = self.scan, self.columns
-        features = scan.column("features")
-        for name, feature in (("question", TextFeature.QUESTION), *_asked_for(self._text)):
-            columns[name] = (features & feature) != 0
+    def _add_other_features(self) -> None:
+        """Add the speaker and the dates that the query names, and similarity of meaning."""
+        layout, width = self.scan.layout, self.scan.width
         if len({self.index.names[speaker][1] for speaker in self._asked}) == 1:
-            columns["speaker"] = np.isin(scan.column("speaker_ids"), self._asked)
-        answers, opens = np.zeros(len(features), bool), np.zeros(len(features), bool)
-        answers[1:] = (features[:-1] & TextFeature.ASKS) != 0
-        answers[scan.firsts] = False
-        opens[scan.opening] = True
-        columns["answers"], columns["opens"] = answers, opens
-
-    def paired(self, scores: FeatureColumn) -> FeatureColumn:
-        """Raise the answer to a question that is a hit, and the question that a short answer is about."""
-        if len(scores) > 1:
-            asks = np.flatnonzero(self.columns["question"][:-1] & self.columns["answers"][1:])
-            scores[asks + 1] = np.maximum(scores[asks + 1], scores[asks] - _PAIR_LOSS)
-            leans = asks[self.scan.lengths[asks + 1] <= _SHORT_ANSWER]
-            scores[leans] = np.maximum(scores[leans], scores[leans + 1] - _PAIR_LOSS)
-        return scores
-
-    def _add_date_features(self) -> None:
+            self.row("speaker")[:] = np.isin(self.scan.column("speaker_ids"), self._asked)
         if self._dates:
             days, back = np.unique(self.scan.column("times") // _DAY, return_inverse=True)
             near = np.array([self._dates.nearness(day * _DAY) for day in days.tolist()])
-            self.columns["month"], self.columns["day"] = near[back, 0], near[back, 1]
-
-    def _add_vector_features(self) -> None:
-        """Add similarity of meaning."""
+            self.row("month")[:], self.row("day")[:] = near[back].T
         if self._meaning is not None:
-            self.columns["meaning"] = meaning = self._meaning[self.scan.places]
-            self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOUR_WEIGHT
+            meaning = self.row("meaning")
+            meaning[:] = self._meaning[layout.places] * (layout.marks != GAP)
+            around = np.convolve(meaning, _BOTH_SIDES)[REACH : REACH + width]
+            self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
+
+    def pair(self, scores: FeatureColumn) -> None:
+        """Raise the answer to a question that is a hit, and the question that a short answer is about."""
+        asking, leaning, answers = self.scan.layout.asking, self.scan.layout.leaning, scores[1:]
+        if len(asking):
+            answers[asking] = np.maximum(answers[asking], scores[asking] - _PAIR_LOSS)
+        if len(leaning):
+            scores[leaning] = np.maximum(scores[leaning], answers[leaning] - _PAIR_LOSS)
 
 
 _KEY = ("numbers", "parts")
@@ -218,33 +218,27 @@ def is_specific(index: Index, text: str) -> bool:
     return bool(dates_in(text, _DAY))
 
 
-def _asked_for(text: str) -> list[tuple[str, TextFeature]]:
+def _asked_for(text: str) -> list[str]:
     small = text.lower()
-    return [
-        (name, feature)
-        for (name, feature, words), asked in _ASKED
-        if any(map(small.__contains__, words)) and asked.search(small)
-    ]
+    return [name for (name, words), asked in _ASKED if any(map(small.__contains__, words)) and asked.search(small)]
 
 
-def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
-    """Return the maximum of each passage and its neighbours, less with distance."""
-    best = rows.copy()
-    for step in range(1, REACH + 1):
-        faded = rows * _WORD_DECAY**step
-        np.maximum(best[:, step:], faded[:, :-step], out=best[:, step:])
-        np.maximum(best[:, :-step], faded[:, step:], out=best[:, :-step])
-    return best
+def _spread_maximum(rows: FeatureColumn, spread: FeatureColumn) -> None:
+    """Enter the maximum of each passage and its neighbours, less with distance; each row begins with a gap."""
+    flat, best = rows.reshape(-1), spread.reshape(-1)
+    best[:] = flat
+    for step, decay in enumerate(_WORD_DECAYS, 1):
+        faded = flat * decay
+        np.maximum(best[step:], faded[:-step], out=best[step:])
+        np.maximum(best[:-step], faded[step:], out=best[:-step])
 
 
-def _scaled(column: FeatureColumn) -> FeatureColumn:
-    return column / (column.max() or 1.0)
+def _scale(row: FeatureColumn) -> None:
+    row /= np.maximum.reduce(row) or 1.0
 
 
-def _by_rank(scores: FeatureColumn) -> FeatureColumn:
-    """Return 1 for the best, less for each further one; the newer first among equals."""
+def _rank(scores: FeatureColumn, steps: FeatureColumn, ranks: FeatureColumn) -> None:
+    """Enter 1 for the best, less for each further one; the newer first among equals."""
     found = scores.nonzero()[0]
-    best = found[(scores[found] + found * 1e-9).argsort()[: -_RANKED - 1 : -1]]
-    ranked = np.zeros_like(scores)
-    ranked[best] = _RANK_VALUES[: len(best)]
-    return ranked
+    best = found[(scores[found] + steps[found]).argsort()[: -_RANKED - 1 : -1]]
+    ranks[best] = _RANK_VALUES[: len(best)]

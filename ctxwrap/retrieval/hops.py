@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Sequence
 from math import exp
 
+import numpy as np
+
 from ctxwrap.retrieval.features import FeatureMatrix
-from ctxwrap.retrieval.lookup import Ints
-from ctxwrap.retrieval.scan import FeatureColumn
+from ctxwrap.retrieval.layout import Ints
+from ctxwrap.retrieval.lookup import Term
+from ctxwrap.retrieval.scan import OWN, FeatureColumn
 from ctxwrap.retrieval.terms import search_terms
 
 BEST = 3
@@ -22,23 +25,23 @@ _SCALE, _FAR = 2.0, 4.0
 def second_hop(
     evidence: FeatureMatrix, best: Ints, scores: Sequence[float], texts: Iterable[str | None]
 ) -> FeatureColumn | None:
-    """Return the column for the best hits, given their positions, scores and texts; None if no word leads on."""
-    lookup, weights = evidence.lookup, dict[str, float]()
-    most = max(_LEAST_HAVING, _MAX_SHARE * len(lookup.index))
+    """Return the column for the best hits, given their slots, scores and texts; None if no word leads on."""
+    lookup, followed = evidence.lookup, dict[str, tuple[float, str, Term]]()
+    most = max(_LEAST_HAVING, _MAX_SHARE * lookup.count)
     for score, text in zip(scores, texts, strict=True):
         if score < scores[0] - _FAR:
-            continue
-        words = set(search_terms(text or "")) - evidence.known_words
-        rare = sorted((having, word) for word in words if 2 <= (having := lookup.having(word)) <= most)
+            break
+        known = lookup.known(set(search_terms(text or "")) - evidence.known_words, 2, most)
+        rare = sorted([(term.having, term.term, term) for term in known])
         counts = exp((score - scores[0]) / _SCALE)
-        for having, word in rare[:_MAX_TERMS]:
-            weights[word] = max(weights.get(word, 0.0), counts * lookup.rarity(having))
-    followed = lookup.known(sorted(weights, key=lambda word: (-weights[word], word))[:_MAX_TERMS])
+        for _, word, term in rare[:_MAX_TERMS]:
+            followed.setdefault(word, (-counts * term.rarity, word, term))
     if not followed:
         return None
-    entries = [(term, row, weights[term.term] * term.rarity) for row, term in enumerate(followed)]
-    rows, _ = evidence.scan.weigh(entries, (), len(entries))
-    column: FeatureColumn = rows.max(axis=0)[evidence.scan.slots]
+    entries = [(term, 0, -weight * term.rarity, OWN) for weight, _, term in sorted(followed.values())[:_MAX_TERMS]]
+    _, slots, weights = evidence.scan.postings(entries)
+    column = np.zeros(evidence.scan.width, np.float32)
+    np.maximum.at(column, slots, weights)
     column[best] = 0.0
     highest = column.max()
     return column / highest if highest > 0 else None

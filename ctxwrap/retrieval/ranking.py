@@ -5,7 +5,9 @@ say little, so the weights shift towards `LONG`. Then the question and its answe
 passages that share rare words with the best ones are raised (`follow`).
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
@@ -13,7 +15,7 @@ from ctxwrap.retrieval.passages import TextFeature
 
 if TYPE_CHECKING:
     from ctxwrap.retrieval.features import Flags
-    from ctxwrap.retrieval.lookup import Ints
+    from ctxwrap.retrieval.layout import Ints
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
@@ -33,11 +35,12 @@ WEIGHTS = {
     "title": 1.08,
     "place": 0.77,
     "opens": 0.9,
+    "gap": -1e9,
     "hop": 0.7,
     "meaning": 3.0,
     "meaning around": 4.5,
 }
-"""Weights for short turns."""
+"""Weights for short turns; a gap between passages is never a hit."""
 
 LONG = {
     "words": 5.0,
@@ -56,6 +59,7 @@ LONG = {
     "title": 0.0,
     "place": 0.0,
     "opens": 0.0,
+    "gap": -1e9,
     "hop": 0.7,
     "meaning": 3.0,
     "meaning around": 0.5,
@@ -69,9 +73,6 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 _SHORT_MARGIN, _LONG_MARGIN = 5.5, 7.0
 """Hits that score this much less than the best are not relevant: a question has few answers."""
 
-_TINY = 1e-9
-"""Added per passage when sorting, so that the newer of equals comes first."""
-
 _CLOSE_MEANING = 0.8
 """Passages with at least this share of the closest meaning are kept."""
 
@@ -79,10 +80,8 @@ _TOKENS_PER_TERM, _TOKENS_PER_LINE = 2.0, 5
 _LEAST_HITS, _MAX_HITS, _SPARE = 200, 2000, 6
 
 
-_CONTENT_FEATURES = frozenset(
-    {"words", "rank", "cover", "around", "before", "hop", "month", "day", "meaning", "meaning around"}
-)
-"""Features of what is said, as opposed to who says it and how."""
+_PROPERTIES = frozenset(("question", "answers", "opens", "time", "figure", "title", "place"))
+"""Features of how something is said; some count only if the question asks for them."""
 
 
 TextOf = Callable[[int, int], str | None]
@@ -96,6 +95,10 @@ class RankedPassage(NamedTuple):
     number: int
     part: int
     score: float
+
+
+_ranked_passage: Callable[[tuple[int, int, int, float]], RankedPassage] = partial(tuple.__new__, RankedPassage)
+"""Like `_make`, without a call in Python for each of the hits."""
 
 
 class ExcludedMessages(Protocol):
@@ -118,35 +121,32 @@ class Ranking:
         from ctxwrap.retrieval.features import FeatureMatrix
 
         self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2), limit
+        self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
-        columns = self._evidence.columns
-        self._names = [*sorted(columns), "hop"]
-        self._hop_weight = weights["hop"]
-        self._places = self._evidence.scan.places
-        self._numbers, self._parts = (self._evidence.scan.column(name) for name in ("numbers", "parts"))
-        self._counted = np.zeros((len(self._names), len(self._places)))
-        """The contribution of each feature to each score."""
-        for row, name in zip(self._counted, self._names[:-1], strict=False):
-            np.multiply(columns[name], weights[name], out=row)
-        self._scores = self._evidence.paired(self._counted.sum(axis=0))
-        self._order = np.arange(len(self._places)) * _TINY
+        skipped = _PROPERTIES - self._evidence.asked
+        self._weights = np.array([0.0 if name in skipped else weights[name] for name in self._names])
+        self._counted = self._evidence.values
+        """What each feature counts for the score of each slot."""
+        self._counted *= self._weights[:, np.newaxis]
+        self._scores = np.add.reduce(self._counted, 0)
+        self._evidence.pair(self._scores)
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
         self._hits: list[RankedPassage] | None = None
 
     @property
     def _ranked(self) -> "Ints":
-        """Positions of the hits, best first."""
+        """Slots of the hits, best first."""
         if self._sorted is None:
-            ranked = (self._scores + self._order).argsort()[::-1]
+            ranked = (self._scores + self._evidence.scan.steps).argsort()[: -self._layout.passages - 1 : -1]
             if self._kept is not None:
                 ranked = ranked[self._kept[ranked]]
             self._sorted, rest = ranked[: self._limit], ranked[self._limit :]
-            if len(rest) and self._evidence.index.answers_at_length:
+            if len(rest) and self._evidence.answers_at_length:
                 import numpy as np
 
                 # standing instructions have a share of the budget of their own, whatever the question
-                stands = self._evidence.scan.column("features")[rest] & TextFeature.STANDING != 0
+                stands = self._layout.marks[rest] & TextFeature.STANDING != 0
                 self._sorted = np.concatenate((self._sorted, rest[stands]))
         return self._sorted
 
@@ -158,22 +158,28 @@ class Ranking:
 
     @hits.setter
     def hits(self, hits: list[RankedPassage]) -> None:
-        self._sorted = self._places.searchsorted([hit.place for hit in hits])
+        self._sorted = self._layout.slots[[hit.place for hit in hits]]
         self._hits = hits
 
     def best(self, count: int) -> list[RankedPassage]:
         return self._hits_at(self._ranked[:count])
 
     def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
-        columns = (self._places, self._numbers, self._parts, self._scores)
-        return list(map(RankedPassage._make, zip(*(column[ranked].tolist() for column in columns), strict=True)))
+        index, places = self._evidence.index, self._layout.places[ranked].tolist()
+        numbers, parts = [index.numbers[place] for place in places], [index.parts[place] for place in places]
+        rows = zip(places, numbers, parts, self._scores[ranked].tolist(), strict=True)
+        return list(map(_ranked_passage, rows))
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
-        self._kept = self._numbers < below
-        if left:
-            self._kept &= [number not in left for number in self._numbers.tolist()]
-        self._sorted = self._hits = None
+        import numpy as np
+
+        numbers = self._evidence.index.numbers
+        end = bisect_left(numbers, below)
+        if end < len(numbers) or left:
+            kept = [place < end and numbers[place] not in left for place in self._layout.places.tolist()]
+            self._kept = np.array(kept, bool)
+            self._sorted = self._hits = None
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
@@ -183,8 +189,9 @@ class Ranking:
         texts = [text_of(hit.number, hit.part) for hit in hits]
         column = second_hop(self._evidence, self._ranked[:BEST], [hit.score for hit in hits], texts)
         if column is not None:
-            self._counted[-1] = self._hop_weight * column
-            self._scores += self._counted[-1]
+            hop = self._names.index("hop")
+            self._counted[hop] = self._weights[hop] * column
+            self._scores += self._counted[hop]
             self._sorted = self._hits = None
 
     def related(self) -> list[RankedPassage]:
@@ -207,15 +214,16 @@ class Ranking:
         return self._hits_at(ranked[self._is_related(ranked)][:limit])
 
     def _is_related(self, ranked: "Ints") -> "Flags":
-        rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
-        related: Flags = self._counted[rows][:, ranked].max(axis=0, initial=0.0) > 0
+        import numpy as np
+
+        related: Flags = np.maximum.reduce(self._counted[self._names.index("words") :], 0)[ranked] > 0
         return related
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
-        counted = self._counted[:, self._places.searchsorted(hit.place)]
-        best = (-counted).argsort(kind="stable")[:3].tolist()
-        return tuple(self._names[at] for at in best if counted[at] > 0)
+        counted = self._counted[:, self._layout.slots[hit.place]].tolist()
+        best = sorted([(-value, name) for name, value in zip(self._names, counted, strict=True) if value > 0])
+        return tuple([name for _, name in best[:3]])
 
 
 def hits_for(index: Index, budget: int) -> int:
@@ -228,5 +236,5 @@ def weights_for(index: Index) -> tuple[dict[str, float], float]:
     """Interpolate the weights, and the margin of relevant hits, by average passage length."""
     average = index.words / len(index) if len(index) else 0.0
     long = min(1.0, max(0.0, (average - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)))
-    weights = {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()}
+    weights = {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()} if long else WEIGHTS
     return weights, (1 - long) * _SHORT_MARGIN + long * _LONG_MARGIN

@@ -1,16 +1,22 @@
-"""Selects the candidate passages of a query and gathers their postings."""
+"""Selects the candidate passages of a query and weighs its words in them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxwrap.retrieval.lookup import Ints, Lookup, Term, between
+from ctxwrap.retrieval.layout import REACH, Ints, Layout, lay_out
+from ctxwrap.retrieval.lookup import Lookup, Term
 
 FeatureColumn = NDArray[Any]
-Entry = tuple[Term, int, float]
-"""A term, the row of its query word, and its weight."""
+
+OWN, FORM, MEANT = range(3)
+"""The term of a query word, of another form of it, or of what it may stand for."""
+
+Entry = tuple[Term, int, float, int]
+"""A term, the row of its query word, its weight, and which of these it is."""
 
 K1, _B = 0.9, 0.4
 _LEAST_BEST = 90
@@ -25,135 +31,101 @@ _ENOUGH_POSTINGS = 1000
 _FORM_WEIGHT = 0.3
 """Weight of other forms relative to query terms."""
 
-_COMMON_TERM = 4000
-"""Of terms with more passages, only postings within the candidates are read."""
-
 _THRESHOLD_STEPS, _THRESHOLD_FACTOR = 6, 0.75
 """How often the score threshold is lowered, and by what factor."""
+
+_TINY = 1e-9
+_STEPS = np.arange(2048) * _TINY
 
 _EXAMINE_ALL = 720
 """Up to this many passages all are examined."""
 
-REACH = 4
-"""How many passages count as neighbours on each side."""
-
 
 class CandidateScan:
-    """Candidate passages in blocks of neighbours, each within one group."""
+    """Candidate passages, laid out in slots."""
 
-    def __init__(
-        self,
-        lookup: Lookup,
-        terms: Sequence[Term],
-        others: Sequence[Term],
-        also: Ints,
-        most: int,
-    ) -> None:
-        """Look for `terms`, for `others` if few passages have them, and at the places `also`.
+    def __init__(self, lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Ints], most: int) -> None:
+        """Examine the best `most` passages with their neighbours, and `also` places that words would not find."""
+        self.lookup = lookup
+        self._edges: Ints | None = None
+        average = lookup.index.words / lookup.count if lookup.count else 1.0
+        self._least_norm, self._norm_per_term = K1 * (1 - _B), K1 * _B / (average or 1.0)
+        if lookup.count <= _EXAMINE_ALL:
+            self.layout = lookup.whole.of(lookup.index)
+        else:
+            self.layout = self._laid_out(np.union1d(self._best(entries, max(_LEAST_BEST, most)), also(most)))
+        self.width = len(self.layout.marks)
+        self.steps = _STEPS[: self.width] if self.width <= len(_STEPS) else np.arange(self.width) * _TINY
+        """Added to scores when sorting, so that the newer of equals comes first."""
 
-        Examine the best `most` passages with their neighbours.
-        """
-        self.lookup, self.terms = lookup, terms
-        self._most = max(_LEAST_BEST, most)
-        index = lookup.index
-        self._count = len(index)
-        average = index.words / self._count if self._count else 1.0
-        self._norms = (K1 * (1 - _B + _B / (average or 1.0) * _LENGTHS)).astype(np.float32)
-        opening = lookup.column("group_starts").astype(np.int64)
-        groups: Ints = np.arange(len(opening))
-        starts, ends = opening, np.append(opening, self._count)[1:]
-        if self._count > _EXAMINE_ALL:
-            best = np.union1d(self._best(others), also)
-            groups = np.searchsorted(opening, best, side="right") - 1
-            starts, ends = np.maximum(best - REACH, starts[groups]), np.minimum(best + REACH + 1, ends[groups])
-            starts, ends, groups = _merge_blocks(starts, ends, groups)
-        self._lay_out(starts, ends, groups)
-        self.opening = self.firsts[starts == opening[groups]]
-        """Positions where a group begins."""
-
-    def _lay_out(self, starts: Ints, ends: Ints, groups: Ints) -> None:
-        """Arrange the blocks one after another; `slots` leaves gaps so that neighbours never cross blocks."""
+    def _laid_out(self, best: Ints) -> Layout:
+        """Lay out passages with their neighbours."""
+        opening = self.lookup.column("group_starts").astype(np.int64)
+        groups = np.searchsorted(opening, best, side="right") - 1
+        starts = np.maximum(best - REACH, opening[groups])
+        ends = np.minimum(best + REACH + 1, np.append(opening, self.lookup.count)[groups + 1])
+        starts, ends, groups = _merge_blocks(starts, ends, groups)
         self._edges = np.column_stack((starts, ends)).astype(np.int32).ravel()
-        sizes = ends - starts
-        self.firsts: Ints = np.cumsum(sizes) - sizes
-        """The first position of each block."""
-        self.places: Ints = between(starts, ends)
-        self.groups: Ints = np.repeat(groups, sizes)
-        """The group of each passage."""
-        apart = np.repeat(np.arange(REACH, REACH * len(sizes) + 1, REACH), sizes)
-        self.slots: Ints = apart + np.arange(len(self.places))
-        self.width = len(self.places) + REACH * (len(sizes) + 1)
-        self.lengths = self.column("lengths")
-        self._slot_of = np.zeros(self._count, np.int32)
-        self._slot_of[self.places] = self.slots
-        self._norm_of = np.ones(self.width, np.float32)
-        self._norm_of[self.slots] = self._norms[self.lengths]
+        return lay_out(self.lookup.column, starts, ends, groups)
 
     def column(self, name: str) -> Ints:
-        """Return a column of the index for the candidates."""
-        return self.lookup.column(name)[self.places]
+        """Return a column of the index by slot; what it has for empty slots means nothing."""
+        return self.lookup.column(name)[self.layout.places]
 
-    def rows(self, count: int) -> FeatureColumn:
-        """Return zeroed rows with one slot per passage."""
-        return np.zeros((count, self.width), np.float32)
+    def postings(self, entries: Sequence[Entry]) -> tuple[Ints, Ints, FeatureColumn]:
+        """Return the postings of terms in the candidates: which of the entries, the slot, and the weight there."""
+        which, places, counts = self.lookup.postings([term for term, _, _, _ in entries], self._edges)
+        slots = self.layout.slots[places]
+        if self._edges is not None:
+            here = slots.nonzero()[0]
+            which, slots, counts = which[here], slots[here], counts[here]
+        weights = np.array([(K1 + 1) * weight for _, _, weight, _ in entries], np.float32)[which]
+        norms = self.layout.lengths[slots] * np.float32(self._norm_per_term) + np.float32(self._least_norm)
+        return which, slots, weights * (counts / (counts + norms))
 
-    def slots_with(self, terms: Sequence[Term]) -> tuple[Ints, Ints, Ints]:
-        """Return rows, slots and counts of the terms' postings."""
-        rows, places, counts = self.lookup.postings_within(terms, self._edges, _COMMON_TERM)
-        slots = self._slot_of[places]
-        if len(self.places) == self._count:
-            return rows, slots, counts
-        here = slots.nonzero()[0]
-        return rows[here], slots[here], counts[here]
-
-    def weigh(self, entries: Sequence[Entry], meant: Sequence[Entry], count: int) -> tuple[FeatureColumn, Ints]:
-        """Return the weight of each query word in each slot, by the best of its terms, and how many words it has.
+    def weigh(self, entries: Sequence[Entry], weights: FeatureColumn, has: FeatureColumn) -> None:
+        """Enter for each query word and slot the weight of its best term there, and whether the word is there.
 
         What a word may stand for has a weight, but is not the word.
         """
-        both = sorted([*entries, *meant], key=_weight)  # what is assigned last stays
-        which, slots, counts = self.slots_with([term for term, _, _ in both])
-        rows = self.rows(count)
-        weights = np.array([weight for _, _, weight in both], np.float32)[which]
-        words = np.array([word for _, word, _ in both], np.intp)[which]
-        rows[words, slots] = weights * (np.float32(K1 + 1) * counts / (counts + self._norm_of[slots]))
-        if not meant:
-            return rows, np.count_nonzero(rows, axis=0)
-        has, own = np.zeros(rows.shape, bool), {id(entry) for entry in entries}
-        here = np.array([id(entry) in own for entry in both])[which]
-        has[words[here], slots[here]] = True
-        return rows, np.count_nonzero(has, axis=0)
+        entries = sorted(entries, key=itemgetter(2))  # what is assigned last stays
+        which, slots, found = self.postings(entries)
+        at = np.array([row * self.width for _, row, _, _ in entries], np.intp)[which] + slots
+        weights.reshape(-1)[at] = found
+        kinds = [kind for _, _, _, kind in entries]
+        if MEANT in kinds:
+            at = at[(np.array(kinds) != MEANT)[which]]
+        has.reshape(-1)[at] = 1.0
 
-    def _best(self, others: Sequence[Term]) -> Ints:
+    def _best(self, entries: Sequence[Entry], most: int) -> Ints:
         """Return the passages with the highest term scores, newer ones first among equals.
 
         Term counts are only used in the closer examination.
         """
         read, weights, count = list[Term](), list[float](), 0
-        for term in sorted(self.terms, key=_rarest_first):
+        for term in sorted([term for term, _, _, kind in entries if kind == OWN], key=_rarest_first):
             if read and count + term.having > _MAX_POSTINGS:
                 break
             read.append(term)
             weights.append(term.rarity)
             count += term.having
-        for term in sorted(others, key=_rarest_first):
+        others = {term.term: term for term, _, _, kind in entries if kind != OWN}
+        for term in sorted(others.values(), key=_rarest_first):
             if count > _ENOUGH_POSTINGS:
                 break
             read.append(term)
             weights.append(_FORM_WEIGHT * term.rarity)
             count += term.having
-        lengths, worth = self.lookup.column("lengths"), 1 / (1 + self._norms)
-        rows, places, _ = self.lookup.all_postings(read)
+        lengths, worth = self.lookup.column("lengths"), 1 / (1 + self._least_norm + self._norm_per_term * _LENGTHS)
+        rows, places, _ = self.lookup.postings(read)
         scores: FeatureColumn = np.bincount(
-            places, np.array(weights, float)[rows] * worth[lengths[places]], minlength=self._count
+            places, np.array(weights, float)[rows] * worth[lengths[places]], minlength=self.lookup.count
         )
         if not self.lookup.index.answers_at_length:
-            return _best_places(scores, self._most)
+            return _best_places(scores, most)
         # a model's long answers repeat the question's words, so they would leave no place for the user's own
         is_user = np.array([role == "user" for role, _ in self.lookup.index.names])[self.lookup.column("speaker_ids")]
-        return np.concatenate(
-            (_best_places(scores * is_user, self._most), _best_places(scores * ~is_user, self._most // 2))
-        )
+        return np.concatenate((_best_places(scores * is_user, most), _best_places(scores * ~is_user, most // 2)))
 
 
 _LENGTHS = np.arange(256)
@@ -191,7 +163,3 @@ def _merge_blocks(starts: Ints, ends: Ints, groups: Ints) -> tuple[Ints, Ints, I
 
 def _rarest_first(term: Term) -> tuple[float, str]:
     return -term.rarity, term.term
-
-
-def _weight(entry: Entry) -> float:
-    return entry[2]

@@ -8,6 +8,7 @@ from ctxwrap.language.dates import dates_in
 from ctxwrap.retrieval.features import FeatureMatrix
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.ranking import LONG, WEIGHTS, Ranking, weights_for
+from ctxwrap.retrieval.scan import OWN
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk
 
 MAY_8 = 1_683_504_000
@@ -73,10 +74,10 @@ def test_every_feature_has_a_weight_and_stays_small() -> None:
     seen = set()
     for question in [*answers, "Which book, how many, where, when in January 1970?", "my brothers' painters"]:
         evidence = FeatureMatrix(index, question)
-        seen |= {*evidence.columns}
-        for name, column in evidence.columns.items():
-            assert len(column) == len(said)
-            assert all(0 <= value <= 8 for value in column), name
+        seen |= {*evidence.names}
+        assert evidence.scan.layout.passages == len(said)
+        for name in evidence.names:
+            assert all(0 <= value <= 8 for value in evidence.row(name)[evidence.scan.layout.slots]), name
     assert seen <= set(WEIGHTS) == set(LONG)
 
 
@@ -93,8 +94,7 @@ def test_a_long_session_has_few_candidates(messages: int) -> None:
         role = ("user", "assistant")[number % 2]
         index.add(number, f"Always boil the tea for {number % 97} minutes, then wait.{' On and on.' * 9}", role=role)
     evidence = FeatureMatrix(index, "How many minutes does the tea boil? 7 or 90?")
-    assert 90 <= len(evidence.scan.places) <= (90 + 60) * 9
-    assert {len(column) for column in evidence.columns.values()} == {len(evidence.scan.places)}
+    assert 90 <= evidence.scan.layout.passages <= (90 + 60) * 9
     assert len(Ranking(index, "tea").hits) <= 300
 
 
@@ -117,8 +117,8 @@ def test_a_long_query_uses_its_rarest_words() -> None:
     said, answers = small_talk(200)
     evidence = FeatureMatrix(indexed(said), " ".join(each.text for each in said))
     question = "How many beehives does Irma keep?"
-    assert evidence.columns["words"][answers[question]] > 0
-    assert len(evidence.scan.terms) == 40
+    assert evidence.row("words")[evidence.scan.layout.slots[answers[question]]] > 0
+    assert sum(kind == OWN for _, _, _, kind in evidence.entries) == 40
 
 
 def test_dates_in_queries_are_parsed() -> None:
