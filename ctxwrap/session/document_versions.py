@@ -105,7 +105,7 @@ def _type_of(item: MemoryItem) -> str:
 
 def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMessage]:
     """Raw messages with their times, without purged ones."""
-    records = session.log.pick("messages", [kept.number for kept in messages])
+    records = session.pick(kept.number for kept in messages)
     return [
         RawMessage(kept.number, kept.message.role, text, _time(records.get(kept.number)), kept.message.name)
         for kept in messages

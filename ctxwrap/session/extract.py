@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -138,8 +139,13 @@ def _distinct(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]
     """The first of sentences that differ only in numbers."""
     found: dict[str, ExtractedSentence] = {}
     for each in sentences:
-        found.setdefault(_NUMBER.sub("0", each.text), each)
+        found.setdefault(_without_numbers(each.text), each)
     return list(found.values())
+
+
+@lru_cache(maxsize=1024)
+def _without_numbers(text: str) -> str:
+    return _NUMBER.sub("0", text)
 
 
 def _chosen(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]:
