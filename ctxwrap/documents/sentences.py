@@ -175,6 +175,8 @@ def one_line(text: str, limit: int) -> str:
 
 def in_one_line(raw: RawMessage) -> RawMessage:
     """Make role and speaker fit in one line."""
+    if raw.role in ("user", "assistant") and not raw.speaker:  # most are like that
+        return raw
     return raw._replace(role=one_line(raw.role, 30), speaker=one_line(raw.speaker, 60))
 
 

@@ -115,6 +115,8 @@ def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMess
 
 def before_end_marker(text: str) -> str | None:
     """The text before the end marker; None if it does not end with one."""
+    if END_MARKER not in text:
+        return None
     before, _, last = text.rstrip().rpartition("\n")
     return before if last.strip() == END_MARKER else None
 

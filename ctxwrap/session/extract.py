@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from ctxwrap.language.words import terms_of
@@ -54,9 +54,9 @@ class Extract:
 
     def best(self) -> list[ExtractedSentence]:
         """The most informative sentences, in their order."""
-        for each in self._candidates[len(self._terms) :]:
-            self._terms.append(frozenset(terms_of(each.text)))
-            self._counts.update(self._terms[-1])
+        new = [frozenset(terms_of(each.text)) for each in self._candidates[len(self._terms) :]]
+        self._terms += new
+        self._counts.update(chain.from_iterable(new))
         weights = {term: min(_COMMON, count) + (3 if _has_digit(term) else 1) for term, count in self._counts.items()}
         scored = [
             ExtractedSentence(number, role, text, score)

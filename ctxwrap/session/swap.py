@@ -81,6 +81,8 @@ class Chunk:
     outputs: dict[str, Record] = field(default_factory=dict)
     """Tool outputs that are stored as blobs and were not repeated, by blob name."""
     _row: DigestRow | None = None
+    _summary: str = ""
+    """What a full chunk is listed with, once it was."""
     _unread: list[tuple[int, str, str]] = field(default_factory=list)
     """Number, role and text of messages whose words and sentences were not looked at yet."""
 
@@ -141,7 +143,9 @@ class Chunk:
 
     @property
     def summary(self) -> str:
-        return self.row.text or self.gave or "no message that says anything"
+        if not self._summary:
+            self._summary = self.row.text or self.gave or "no message that says anything"
+        return self._summary
 
     @property
     def ref(self) -> Record:
@@ -162,7 +166,7 @@ class Chunk:
         return cls(**{**value, "words": set(value["words"]), "extract": extract, "_row": row})
 
 
-_LASTING = tuple(each.name for each in fields(Chunk) if each.name != "_unread")
+_LASTING = tuple(each.name for each in fields(Chunk) if each.name not in ("_summary", "_unread"))
 
 
 class SwapIndex:
