@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from ctxwrap.documents.sentences import ADDRESS, addresses_in, is_question, words_of
+from ctxwrap.documents.sentences import (
+    ADDRESS,
+    MAX_HEAD,
+    MAX_READ,
+    MAX_TAIL,
+    addresses_in,
+    is_question,
+    without_marks,
+    words_in,
+    words_of,
+)
 from ctxwrap.documents.vocabulary import (
     CHANGED,
     CONFIRMED,
@@ -20,6 +30,7 @@ from ctxwrap.documents.vocabulary import (
     UNCERTAIN,
 )
 from ctxwrap.language.dates import Day, days_in
+from ctxwrap.language.patterns import folded, has_any
 from ctxwrap.language.vocabulary import TIME
 from ctxwrap.language.words import term_of, terms_of
 
@@ -38,6 +49,8 @@ _TENTATIVE_WORD = re.compile(rf"\b(?:{'|'.join(sorted(_TENTATIVE, key=len, rever
 _UNCERTAIN = frozenset(UNCERTAIN.split())
 _MOVES = "|".join(each.replace("_", " ") for each in MOVED.split())
 _MOVE = re.compile(rf"\b(?:{_MOVES})\b", re.I)
+_MOVE_HINTS = frozenset(max(each.split("_"), key=len) for each in MOVED.split())
+_DIGIT = re.compile(r"\d")
 _FROM = re.compile(r"\b(?:from|of|not|von|vom|statt|du|del|desde)\s(?:the\s|den\s|dem\s)?$", re.I)
 _SUBJECT_END = re.compile(
     rf"\s(?:is|are|was|were|has|have|got|will|ist|sind|wurde|wird|est|a été|es|fue|se|{_MOVES})\b",
@@ -166,9 +179,10 @@ class DateChange(NamedTuple):
 
 def date_change_in(sentence: str) -> DateChange | None:
     """Return the date change that a sentence states, if subject and day are certain."""
-    words = words_of(sentence)
-    days, verb = days_in(sentence[:600]), _MOVE.search(sentence[:600])
-    if not verb or not days or is_question(sentence) or not _UNCERTAIN.isdisjoint(words):
+    if not _may_move_a_day(sentence, folded(sentence)) or not _MOVE.search(sentence[:600]):
+        return None
+    days = days_in(sentence[:600])
+    if not days or is_question(sentence) or not _UNCERTAIN.isdisjoint(words_of(sentence)):
         return None
     old = [day for day in days if _FROM.search(sentence[max(0, day.start - 20) : day.start])]
     new = [day for day in days if day not in old]
@@ -176,6 +190,10 @@ def date_change_in(sentence: str) -> DateChange | None:
     if len(new) != 1 or len(old) > 1 or not subject:
         return None
     return DateChange(subject, _text_of(sentence, new[0]), new[0].name, old[0].name if old else "")
+
+
+def _may_move_a_day(text: str, small: str) -> bool:
+    return _DIGIT.search(text) is not None and has_any(small, _MOVE_HINTS)
 
 
 def moved_line(move: DateChange, lines: Sequence[str]) -> int | None:
@@ -236,6 +254,7 @@ def replace_day(line: str, day: str) -> str:
 
 
 _DONE, _NOT_YET = frozenset(DONE.split()), frozenset(NOT_YET.split())
+_DONE_HINTS = frozenset((*DONE.split(), *DONE_UNSPACED))
 _DONE_TERMS, _TIME_TERMS = frozenset(terms_of(DONE)), frozenset(terms_of(TIME))
 _OPEN = re.compile(r"\s{0,20}[-*•+]\s(?:\[ \]\s)?(?!\[)")
 _TICKED = re.compile(r"\s{0,20}[-*•+]\s\[[xX]\]\s")
@@ -276,19 +295,33 @@ def _says_done(sentence: str) -> bool:
     return not _DONE.isdisjoint(words_of(sentence)) or any(map(sentence.__contains__, DONE_UNSPACED))
 
 
-def _share_done(sentence: str, task: str) -> float:
-    """Return the share of a task that the sentence mentions as done; 0 unless it mentions the task's object."""
-    text = strip_line(task)
+class _Task(NamedTuple):
+    """What a sentence must mention to finish a task."""
+
+    verb: str
+    object: frozenset[str]
+    about: frozenset[str]
+    gist: Gist
+
+
+@lru_cache(maxsize=512)
+def _task_in(line: str) -> _Task:
+    text, gist = strip_line(line), gist_of(line)
     lead = _TO_DO.match(text)
     verb, _, rest = text[lead.end() if lead else 0 :].partition(" ")
-    object = set(terms_of(_AFTER_OBJECT.split(f"{rest} ", maxsplit=1)[0])) - _TIME_TERMS
-    wanted, said = gist_of(task), gist_of(sentence)
+    object = frozenset(terms_of(_AFTER_OBJECT.split(f"{rest} ", maxsplit=1)[0])) - _TIME_TERMS
+    return _Task(verb, object, (gist.terms | gist.numbers) - _TIME_TERMS - {term_of(verb)}, gist)
+
+
+def _share_done(sentence: str, line: str) -> float:
+    """Return the share of a task that the sentence mentions as done; 0 unless it mentions the task's object."""
+    task, said = _task_in(line), gist_of(sentence)
     spoken = said.terms | said.numbers
-    about = (wanted.terms | wanted.numbers) - _TIME_TERMS - {term_of(verb)}
-    elsewhere = (wanted.names - said.terms - _TIME_TERMS) and (said.names - wanted.terms - _TIME_TERMS)
-    if not object or not object <= spoken | _DONE_TERMS or not object & spoken or elsewhere:
+    elsewhere = (task.gist.names - said.terms - _TIME_TERMS) and (said.names - task.gist.terms - _TIME_TERMS)
+    if not task.object or not task.object <= spoken | _DONE_TERMS or not task.object & spoken or elsewhere:
         return 0.0
-    return len(about & spoken) / len(about) if _says_done(sentence) or _has_past_form(sentence, verb) else 0.0
+    is_done = _says_done(sentence) or _has_past_form(sentence, task.verb)
+    return len(task.about & spoken) / len(task.about) if is_done else 0.0
 
 
 def _has_past_form(sentence: str, verb: str) -> bool:
@@ -297,3 +330,21 @@ def _has_past_form(sentence: str, verb: str) -> bool:
         term_of(word) == term_of(verb) and word != verb.lower() and not word.endswith(("ing", "s"))
         for word in words_of(sentence)
     )
+
+
+def may_change_lines(text: str, tasks: Sequence[str]) -> bool:
+    """Whether a sentence of a message may finish one of these tasks or move a day; in doubt True.
+
+    Most messages do neither, and this look takes a fraction of the time for splitting them.
+    """
+    bare = without_marks(text)
+    small = folded(bare)
+    if _may_move_a_day(bare, small):
+        return True
+    if not tasks or has_any(small, _DONE_HINTS):
+        return bool(tasks)
+    verbs = {term_of(_task_in(task).verb) for task in tasks} - {""}
+    # a sentence that is cut, or begins with a dotless i, has words that the text has not
+    is_cut = len(text) > MAX_READ and (len(text) > MAX_HEAD + MAX_TAIL or max(map(len, bare.split("\n"))) > MAX_READ)
+    is_doubtful = is_cut or "\u0131" in bare
+    return bool(verbs) and (is_doubtful or not verbs.isdisjoint(map(term_of, words_in(bare))))

@@ -14,6 +14,7 @@ from ctxwrap.documents.comparison import (
     is_applied,
     is_dated,
     is_open,
+    may_change_lines,
     moved_line,
     rephrase,
     replace_day,
@@ -94,7 +95,9 @@ class _DocumentMerge:
         self._describe(raw)
         if raw.speaker:
             self._merge(DocumentLine("Participants", f"{raw.speaker} – {raw.role}"), "")
-        changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in _sentences(raw)]
+        tasks = [line for _, _, line in self._lines("Tasks") if is_open(line)]
+        sentences = _sentences(raw) if may_change_lines(raw.text, tasks) else []
+        changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in sentences]
         if raw.role == "assistant":
             return
         lines = [] if any(changes) and len(changes) == 1 else extract_lines(raw, raw.speaker or raw.role.capitalize())

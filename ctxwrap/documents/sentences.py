@@ -82,7 +82,8 @@ _ENDS = ".!?…。！？؟۔।॥｡．።፧။"
 _LAST_WORD = re.compile(r"[\w.\-]*$")
 _ABBREVIATIONS = frozenset(ABBREVIATIONS.split())
 _WORD = re.compile(r"[\w'\-]+")
-_MAX_READ = 600
+MAX_READ = 600
+"""Characters read from a sentence."""
 _JOINERS = "\u200d\ufe0e\ufe0f\u20e3"
 _MAX_MARKS = 64
 """Limit for combining marks of one character."""
@@ -119,7 +120,12 @@ def _bare(line: str) -> str:
     for _ in range(3):
         mark = _BULLET.match(line)
         line = line[mark.end() :] if mark and mark.end() < len(line) else line
-    return " ".join(line.replace("**", "").replace("`", "").split())
+    return " ".join(without_marks(line).split())
+
+
+def without_marks(text: str) -> str:
+    """Remove the marks of bold text and code."""
+    return text.replace("**", "").replace("`", "")
 
 
 def _is_symbol(sentence: str) -> bool:
@@ -155,7 +161,12 @@ def _is_abbreviated(before: str, after: str) -> bool:
 
 def words_of(sentence: str) -> list[str]:
     """Return the words in lower case, up to the reading limit."""
-    return _WORD.findall(sentence[:_MAX_READ].lower().replace("’", "'"))
+    return words_in(sentence[:MAX_READ])
+
+
+def words_in(text: str) -> list[str]:
+    """Return the words of a text of any length in lower case."""
+    return _WORD.findall(text.lower().replace("’", "'"))
 
 
 def one_line(text: str, limit: int) -> str:
@@ -164,6 +175,8 @@ def one_line(text: str, limit: int) -> str:
 
 def in_one_line(raw: RawMessage) -> RawMessage:
     """Make role and speaker fit in one line."""
+    if raw.role in ("user", "assistant") and not raw.speaker:  # most are like that
+        return raw
     return raw._replace(role=one_line(raw.role, 30), speaker=one_line(raw.speaker, 60))
 
 
@@ -318,7 +331,7 @@ def addresses_in(sentence: str) -> frozenset[str]:
 
 def facts_in(sentence: str) -> frozenset[str]:
     """Return what the sentence names: capitalised words, days, numbers, ids, addresses, quoted titles."""
-    return _facts_in(sentence[:_MAX_READ])
+    return _facts_in(sentence[:MAX_READ])
 
 
 @lru_cache(maxsize=1024)
@@ -341,7 +354,7 @@ def _may_be_name(word: str) -> bool:
 
 def salience(sentence: str) -> float:
     """Rate a sentence from 0 for filler upwards, by facts, decisions and tasks."""
-    return _salience(sentence[:_MAX_READ])
+    return _salience(sentence[:MAX_READ])
 
 
 @lru_cache(maxsize=1024)
@@ -371,7 +384,7 @@ _UNDECIDED = frozenset(UNDECIDED.split())
 
 def assigns(sentence: str) -> bool:
     """Whether it states a task."""
-    return _has(sentence, _TASK, _TASK_PHRASES) or _MUST.search(sentence[:_MAX_READ]) is not None
+    return _has(sentence, _TASK, _TASK_PHRASES) or _MUST.search(sentence[:MAX_READ]) is not None
 
 
 def is_question(sentence: str) -> bool:
@@ -379,5 +392,5 @@ def is_question(sentence: str) -> bool:
 
 
 def _has(sentence: str, words: frozenset[str], phrases: tuple[str, ...]) -> bool:
-    small = sentence[:_MAX_READ].lower().replace("’", "'")
+    small = sentence[:MAX_READ].lower().replace("’", "'")
     return not words.isdisjoint(words_of(small)) or any(map(small.__contains__, phrases))

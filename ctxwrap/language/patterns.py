@@ -1,6 +1,7 @@
 """Regular expressions compiled on first use: most calls need few of the hundreds that exist."""
 
 import re
+from collections.abc import Iterable
 from typing import Any, AnyStr, cast
 
 
@@ -35,3 +36,13 @@ class Runs:
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Like `re.compile`, but deferred. Compare a match by `re.pattern`: its `re` is not this object."""
     return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))
+
+
+def folded(text: str) -> str:
+    """The text in a case in which `in` finds at least what `re.IGNORECASE` does."""
+    return text.casefold().replace("\u0131", "i").replace("i\u0307", "i")
+
+
+def has_any(text: str, hints: Iterable[str]) -> bool:
+    """Whether a text has one of these hints: a look that takes a fraction of a search for a pattern."""
+    return any(map(text.__contains__, hints))

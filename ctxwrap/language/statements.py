@@ -4,8 +4,9 @@ import re
 
 from ctxwrap.language.chinese import clauses as chinese
 from ctxwrap.language.english import clauses as english
-from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.patterns import folded, has_any, lazy_pattern
 from ctxwrap.language.rules import MASK, AssertedSentence, Statement
+from ctxwrap.language.vocabulary import split_phrases
 
 __all__ = ["MAX_STATEMENTS", "AssertedSentence", "Statement", "asserted_sentences", "statements_in", "statements_of"]
 
@@ -27,6 +28,7 @@ _QUOTES = lazy_pattern(
     r"(?<!\d)\"[^\"\n]*+\"?|“[^”\n]*+”?|„[^“”\n]*+[“”]?|«[^»\n]*+»?|「[^」\n]*+」?|『[^』\n]*+』?"
     r"|(?<!\w)'(?:[^'\n]|'(?=\w)){1,300}+'(?!\w)"
 )
+_QUOTE_MARKS = "\"'“„«「『"
 _HEADING = lazy_pattern(r"^ {0,3}#{1,6} \S", re.M)
 _LABEL = lazy_pattern(r"^\s{0,4}\*{0,2}(?P<label>[^\W\d_][\w.]{0,19}(?: [\w.]{1,19}){0,2})\*{0,2}\s?[:：]")
 _OWN_LABEL = lazy_pattern(
@@ -49,6 +51,11 @@ _REWORK = lazy_pattern(
     r"|以下|这)|总结(?:一下)?(?:下面|以下|这)",
     re.I,
 )
+_REWORK_HINTS = split_phrases(
+    "translat|proof|paraphras|write|phrase|word|spell|conjugate|check|fix|correct|improve|polish|edit|review|shorten"
+    "|summari|simplify|analy|explain|parse|diagram|翻译|翻成|译成|译为|润色|改写|校对|续写|造句|仿写|改成英文|语法|病句"
+    "|概括|总结"
+)
 _FICTION = lazy_pattern(
     r"\b(?:role-?play\w{0,3}|pretend(?:ing)?|in character|fictional|screenplay|monologue|haiku"
     r"|limerick|sonnet"
@@ -57,6 +64,10 @@ _FICTION = lazy_pattern(
     r"|\bjk\b"
     r"|角色扮演|扮演|假装|虚构|剧本|台词|歌词|开玩笑的",
     re.I,
+)
+_FICTION_HINTS = split_phrases(
+    "role|pretend|in character|fictional|screenplay|monologue|haiku|limerick|sonnet|act as|acting as|play the"
+    "|you are|lyric|just kidding|only joking|jk|扮演|假装|虚构|剧本|台词|歌词|开玩笑的"
 )
 _LETTER = lazy_pattern(
     r"^\s{0,4}(?:dear [a-z]|subject:|from: |to: |(?:best|kind|warm) regards|sincerely|yours "
@@ -71,21 +82,32 @@ _INVENTED = lazy_pattern(
     r"\b[^.!?\n]{0,60}\b(?:poems?|story|stories|song|tale|novel|dialog(?:ue)?|scene|script|persona"
     r"|character|joke"
     r"|sentences?|testimonial|review|diary|rap|verse|fable|speech|quotes?|tweets?|examples?|blog"
-    r"|post|article|essay)\b"
-    r"|(?:write|draft|compose|create|generate|text|reply|email|message|prompt|say|print|echo"
+    r"|post|article|essay)\b)"
+    r"|假设|想象|假如|假定|设想"
+    r"|写[^。！？\n]{0,20}(?:诗|故事|小说|对话|作文|段子|笑话|散文|日记|歌|例句|句子|文案|短文"
+    r"|剧情|开头)",
+    re.I,
+)
+_INVENTED_HINTS = split_phrases(
+    "suppos|imagin|hypothetically|let's say|lets say|let us say|assum|write|draft|compose|create|generate|make up"
+    "|invent|tell|continue|finish|假设|想象|假如|假定|设想|写"
+)
+_COLON = lazy_pattern("[:：]")
+_INTRODUCED = lazy_pattern(
+    r"\b(?:write|draft|compose|create|generate|text|reply|email|message|prompt|say|print|echo"
     r"|repeat|type|sentence|paragraph"
     r"|passage|poem|story|letter|quote|example|line|lyric|dialogue|essay|script|caption|tweet"
     r"|review|transcript|log"
     r"|excerpt|chapter|statement|follows|following|below|bio|goes|reads|output|input|string"
     r"|variable|test|phrase)s?"
-    r"\b[^.!?\n:]{0,60}:(?!\d))"
-    r"|假设|想象|假如|假定|设想"
-    r"|写[^。！？\n]{0,20}(?:诗|故事|小说|对话|作文|段子|笑话|散文|日记|歌|例句|句子|文案|短文"
-    r"|剧情|开头)"
+    r"\b[^.!?\n:]{0,60}:(?!\d)"
     r"|(?:写|句子|例句|原文|文字|文章|段落|短信|邮件|消息|信|内容|如下|以下|下面|回复|输出|输入|念"
     r"|读|例子|测试)[^。！？\n：:]{0,12}[:：]",
     re.I,
 )
+_LONGEST_INTRODUCTION = 80
+"""No introduction is longer, up to its colon."""
+
 _SENTENCE_END = lazy_pattern(
     r"(?<=[.…])(?!(?<=\d\.)\s(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
     r"(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|vs)\.)(?<!\b(?:Mrs|Inc|Ltd|e\.g|i\.e"
@@ -115,11 +137,22 @@ def statements_of(sentence: AssertedSentence) -> list[Statement]:
 def asserted_sentences(message: str) -> list[AssertedSentence]:
     """Return the sentences that the author asserts: no quotes, code, drafts, fiction or pasted text."""
     text = _own_words(message)
-    if _FICTION.search(text) or _REWORK.search(text) or _LETTER.search(text):
+    small = folded(text)
+    is_fiction = has_any(small, _FICTION_HINTS) and _FICTION.search(text)
+    if is_fiction or (has_any(small, _REWORK_HINTS) and _REWORK.search(text)) or _LETTER.search(text):
         return []
-    if invented := _INVENTED.search(text):
-        text = text[: text.rfind("\n", 0, invented.start()) + 1] + _sentences_before(text, invented.start())
+    if (invented := _start_of_invention(text, small)) is not None:
+        text = text[: text.rfind("\n", 0, invented) + 1] + _sentences_before(text, invented)
     return [sentence for line in _lines(text) for sentence in _sentences(line)]
+
+
+def _start_of_invention(text: str, small: str) -> int | None:
+    """Return where the author makes something up, or introduces a text by a colon; `small` is the folded text."""
+    found = [_INVENTED.search(text) if has_any(small, _INVENTED_HINTS) else None]
+    if first := _COLON.search(text):
+        last = max(text.rfind(":"), text.rfind("："))
+        found.append(_INTRODUCED.search(text, max(0, first.start() - _LONGEST_INTRODUCTION), last + 2))
+    return min((each.start() for each in found if each), default=None)
 
 
 def _sentences_before(text: str, end: int) -> str:
@@ -138,7 +171,8 @@ def _own_words(message: str) -> str:
             fenced = not fenced
             continue
         if not fenced and not _QUOTED_LINE.match(line):
-            kept.append(_QUOTES.sub(MASK, _CODE.sub(MASK, line)))
+            line = _CODE.sub(MASK, line)
+            kept.append(_QUOTES.sub(MASK, line) if has_any(line, _QUOTE_MARKS) else line)
     text = "\n".join(kept)
     heading = _HEADING.search(text)  # a document starts here
     paragraphs = (text[: heading.start()] if heading else text).split("\n\n")

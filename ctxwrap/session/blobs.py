@@ -3,7 +3,7 @@
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -190,9 +190,9 @@ class DedupIndex:
         self._uses = uses or {}
         self._unlinked: list[str] = []
 
-    def take(self, ref: str, record: Record, tokens: int) -> None:
+    def take(self, ref: str, blobs: Iterable[Record], tokens: int) -> None:
         """Count the contents that the record `ref` refers to."""
-        for blob in blobs_in(record):
+        for blob in blobs:
             name = str(blob["id"])
             use = self._uses.pop(name, None)
             if use is None:

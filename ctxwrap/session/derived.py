@@ -31,6 +31,9 @@ _READ = 2000
 _SHOWN = 300
 """The characters shown of the last messages."""
 
+_UNREAD = 8
+"""The maximum number of full chunks of messages whose texts were not looked at."""
+
 COUNTING = ("done", "entry")
 """Events that record the number of messages."""
 
@@ -78,45 +81,43 @@ class Derived:
         """The contents last written, so that unchanged files are not written again."""
 
     def take_message(self, number: int, message: Message, said: str, record: Record) -> None:
-        self.swap.take_message(number, message, said, record)
-        self.dedup.take(f"messages:{number}", record, estimate_message_tokens(message))
-        self.collected.take_message(number, message, record)
-        self._note_time(record)
+        control, text, tokens = record.get("ctx") or {}, message.text, estimate_message_tokens(message)
+        blobs = tuple(blobs_in(record)) if "blob" in control or "blobs" in control else ()
+        self.swap.take_message(number, message, said, tokens, str(control.get("id") or ""), blobs)
+        if len(self.swap.filled) > _UNREAD:
+            self._digest_filled()
+        self.dedup.take(f"messages:{number}", blobs, tokens)
+        self.collected.take_message(number, message, control)
+        self._note_time(control)
         if message.role == "tool":
-            for blob in blobs_in(record):
+            for blob in blobs:
                 self._outputs.put(_output(blob, message))
-        if message.role == "user":
-            for path in paths_in(message.text[:_READ]):
+        elif message.role == "user":
+            for path in paths_in(text[:_READ]):
                 self._files.put(_file(path, message, number))
-        if message.role in ("user", "assistant") and message.text:
-            self._said[message.role] = message.text[: 4 * _SHOWN]
-        if message.role == "assistant":
-            self._latest = message.text
+            if text:
+                self._said["user"] = text[: 4 * _SHOWN]
+        elif message.role == "assistant":
+            self._latest = text
+            if text:
+                self._said["assistant"] = text[: 4 * _SHOWN]
 
     def take_event(self, event: Record, memory: Memory, number: int) -> None:
         kind, control = event.get("type"), event.get("ctx")
-        self._note_time(event)
+        self._note_time(control)
+        if kind in COUNTING and isinstance(control, dict):
+            self._messages = int(control.get("messages") or self._messages)
+            self.swap.end_turn(self._messages)
+        if "prefix" in event and (first := min(filter(None, numbers_in(str(event["prefix"]["messages"]))), default=0)):
+            self.swap.begin_window(first)
         if kind == "start":
             self.created_at = self.created_at or str(event["runtime"]["startup_at"])
             self._round = max(self._round, int(event["runtime"]["round"]))
-        elif kind in COUNTING and isinstance(control, dict):
-            self._messages = int(control.get("messages") or self._messages)
-            self.swap.end_turn(self._messages)
-        elif kind == "tool_result" and isinstance(control, dict):
-            self.swap.take_result(int(event["message"]), str(control.get("id") or ""))
-        if "prefix" in event:
-            self._take_window(event["prefix"])
-        if kind in ("memory", "entry") and isinstance(control, dict):
-            self.created_at = self.created_at or str(control.get("time") or "")
-        if kind == "session_end" and isinstance(control, dict):
-            self.ended_at = str(control.get("time") or "")
-        elif kind in ("start", "entry"):
             self.ended_at = ""
-        self.summaries.take(event)
-        self.documents.take(event, number)
-        self.collected.take_event(event)
-        self.children.take(event)
-        self.compliance.take(event)
+        elif kind == "snapshot":
+            self.compliance.take(event)
+        elif kind != "done":
+            self._take_other(event, number)
         for was, item in memory.crossings:
             if was is not None:
                 self.swap.return_item(was)
@@ -124,10 +125,22 @@ class Derived:
                 self.swap.take_item(item)
         memory.crossings.clear()
 
-    def _take_window(self, prefix: Record) -> None:
-        numbers = [number for number in numbers_in(str(prefix["messages"])) if number]
-        if numbers:
-            self.swap.begin_window(min(numbers))
+    def _take_other(self, event: Record, number: int) -> None:
+        """Fold an event that few turns have."""
+        kind, control = event.get("type"), event.get("ctx")
+        if isinstance(control, dict):
+            if kind == "tool_result":
+                self.swap.take_result(int(event["message"]), str(control.get("id") or ""))
+            elif kind in ("memory", "entry"):
+                self.created_at = self.created_at or str(control.get("time") or "")
+            elif kind == "session_end":
+                self.ended_at = str(control.get("time") or "")
+        if kind == "entry":
+            self.ended_at = ""
+        self.summaries.take(event)
+        self.documents.take(event, number)
+        self.collected.take_event(event)
+        self.children.take(event)
 
     def forget_saved(self) -> None:
         """Write all files the next time: another process may have written them."""
@@ -182,10 +195,9 @@ class Derived:
             self._digest.add(chunk.row)
         self.swap.filled.clear()
 
-    def _note_time(self, record: Record) -> None:
-        control = record.get("ctx")
-        if isinstance(control, dict) and isinstance(control.get("time"), str):
-            self.updated_at = max(self.updated_at, control["time"])
+    def _note_time(self, control: Any) -> None:
+        if isinstance(control, dict) and isinstance(time := control.get("time"), str) and time > self.updated_at:
+            self.updated_at = time
 
     def as_json(self) -> Record:
         self._digest_filled()

@@ -105,7 +105,7 @@ def _type_of(item: MemoryItem) -> str:
 
 def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMessage]:
     """Raw messages with their times, without purged ones."""
-    records = session.log.pick("messages", [kept.number for kept in messages])
+    records = session.pick(kept.number for kept in messages)
     return [
         RawMessage(kept.number, kept.message.role, text, _time(records.get(kept.number)), kept.message.name)
         for kept in messages
@@ -115,6 +115,8 @@ def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMess
 
 def before_end_marker(text: str) -> str | None:
     """The text before the end marker; None if it does not end with one."""
+    if END_MARKER not in text:
+        return None
     before, _, last = text.rstrip().rpartition("\n")
     return before if last.strip() == END_MARKER else None
 

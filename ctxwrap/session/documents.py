@@ -107,8 +107,7 @@ class EntryLedger:
     """The time of the last one."""
     requests: dict[str, SeenRequest] = field(default_factory=dict)
 
-    def take_message(self, number: int, message: Message, record: Record) -> None:
-        control = record.get("ctx") or {}
+    def take_message(self, number: int, message: Message, control: Record) -> None:
         asked = control.get("request")
         if isinstance(asked, dict):
             self.requests[str(asked["id"])] = SeenRequest(number, str(asked["said"]))

@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from functools import lru_cache
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.types import Message
 
 _READ = 600
 """The characters of a message that are read."""
@@ -39,41 +39,49 @@ class ExtractedSentence(NamedTuple):
     score: float = 0.0
 
 
-@dataclass(slots=True)
 class Extract:
     """The candidate sentences of a growing stretch of messages."""
 
-    candidates: list[ExtractedSentence] = field(default_factory=list)
+    def __init__(self, candidates: Iterable[ExtractedSentence] = ()) -> None:
+        self._candidates = list(candidates)
+        self._terms: list[frozenset[str]] = []
+        """The terms of the first candidates, as far as they were looked at."""
+        self._counts: Counter[str] = Counter()
 
-    def add(self, number: int, message: Message) -> None:
-        if message.role not in ("user", "assistant"):
-            return
-        self.candidates += [ExtractedSentence(number, message.role, text) for text in sentences_in(message.text)]
+    def add(self, number: int, role: str, text: str) -> None:
+        if role in ("user", "assistant"):
+            self._candidates += [ExtractedSentence(number, role, sentence) for sentence in sentences_in(text)]
 
     def best(self) -> list[ExtractedSentence]:
         """The most informative sentences, in their order."""
-        terms = [frozenset(terms_of(each.text)) for each in self.candidates]
-        counts = Counter(term for each in terms for term in each)
-        scored = (
-            each._replace(score=_score(each, of, counts)) for each, of in zip(self.candidates, terms, strict=True)
-        )
-        informative = [each for each in scored if each.score]
-        return _chosen([each for each in informative if each.score >= _FILLER] or informative)
+        new = [frozenset(terms_of(each.text)) for each in self._candidates[len(self._terms) :]]
+        self._terms += new
+        self._counts.update(chain.from_iterable(new))
+        weights = {term: min(_COMMON, count) + (3 if _has_digit(term) else 1) for term, count in self._counts.items()}
+        scored = [
+            ExtractedSentence(number, role, text, score)
+            for (number, role, text, _), terms in zip(self._candidates, self._terms, strict=True)
+            if (score := _score(role, text, len(terms), sum(map(weights.__getitem__, terms))))
+        ]
+        return _chosen([each for each in scored if each.score >= _FILLER] or scored)
 
     def as_json(self) -> list[ExtractedSentence]:
-        return self.candidates
+        return self._candidates
 
     @classmethod
     def from_json(cls, value: Iterable[Iterable[Any]]) -> "Extract":
-        return cls([ExtractedSentence(*each) for each in value])
+        return cls(ExtractedSentence(*each) for each in value)
 
 
-def _score(sentence: ExtractedSentence, terms: frozenset[str], counts: Counter[str]) -> float:
+def _has_digit(term: str) -> bool:
+    return not term.isalpha() and any(map(str.isdigit, term))
+
+
+def _score(role: str, text: str, terms: int, weight: float) -> float:
     """The weight of its terms: more for repeated terms, less for a question or a single word."""
-    weight = float(sum(min(_COMMON, counts[term]) + (3 if any(map(str.isdigit, term)) else 1) for term in terms))
-    weight *= (1.25 if sentence.role == "user" else 1.0) * (0.6 if sentence.text.endswith(("?", "？")) else 1.0)
-    weight *= 0.4 if len(terms) < 2 else 1.0
-    return round(weight / (6 + len(terms)), 4)
+    weight *= (1.25 if role == "user" else 1.0) * (0.6 if text.endswith(("?", "？")) else 1.0)
+    weight *= 0.4 if terms < 2 else 1.0
+    return round(weight / (6 + terms), 4)
 
 
 class DigestRow(NamedTuple):
@@ -131,8 +139,13 @@ def _distinct(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]
     """The first of sentences that differ only in numbers."""
     found: dict[str, ExtractedSentence] = {}
     for each in sentences:
-        found.setdefault(_NUMBER.sub("0", each.text), each)
+        found.setdefault(_without_numbers(each.text), each)
     return list(found.values())
+
+
+@lru_cache(maxsize=1024)
+def _without_numbers(text: str) -> str:
+    return _NUMBER.sub("0", text)
 
 
 def _chosen(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]:
@@ -161,9 +174,10 @@ _EXTENSION = re.compile(
 def paths_in(text: str) -> Iterator[str]:
     """The paths and addresses in a text, in their order."""
     for word in text.split():
-        path = word.lstrip(_AROUND).rstrip(f"{_AROUND}.").removeprefix("./")
-        if ("/" in path or "." in path) and len(path) <= _LONGEST_PATH and _is_place(path):
-            yield path
+        if "/" in word or "." in word:  # few words do
+            path = word.lstrip(_AROUND).rstrip(f"{_AROUND}.").removeprefix("./")
+            if ("/" in path or "." in path) and len(path) <= _LONGEST_PATH and _is_place(path):
+                yield path
 
 
 def is_address(path: str) -> bool:

@@ -183,10 +183,10 @@ class PackArchive:
 
     def show(self, past: SessionState) -> None:
         """Write `pack.json` and `pack.md` of the newest call, unless they are up to date."""
-        view = self.newest(past)
-        if view is not None and (view.sha256, view.missing) != self._saved:
+        shown = str((past.pack or {}).get("sha256") or ""), open_in(past.missing)
+        if shown != self._saved and (view := self.newest(past)) is not None:
             save_pack(view, self._log.files)
-            self._saved = view.sha256, view.missing
+            self._saved = shown
 
     def lookups(self, past: SessionState) -> Lookups:
         recent = past.branch.recent

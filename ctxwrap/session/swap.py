@@ -7,7 +7,7 @@ content in one place.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from hashlib import sha256
@@ -16,11 +16,10 @@ from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.similarity import content_words
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.append_only_file import AppendOnlyFile
-from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.branch import Digest
 from ctxwrap.session.extract import DigestRow, Extract
 from ctxwrap.stores.base import Files
-from ctxwrap.tokens.measure import estimate_message_tokens, estimate_tokens
+from ctxwrap.tokens.measure import estimate_tokens
 from ctxwrap.types import Message, Record
 
 INDEX = "context/swap/index.jsonl"
@@ -82,17 +81,28 @@ class Chunk:
     outputs: dict[str, Record] = field(default_factory=dict)
     """Tool outputs that are stored as blobs and were not repeated, by blob name."""
     _row: DigestRow | None = None
+    _summary: str = ""
+    """What a full chunk is listed with, once it was."""
+    _unread: list[tuple[int, str, str]] = field(default_factory=list)
+    """Number, role and text of messages whose words and sentences were not looked at yet."""
 
-    def add(self, number: int, message: Message, said: Digest, record: Record) -> None:
-        id = str((record.get("ctx") or {}).get("id") or "")
+    def add(self, number: int, message: Message, said: Digest, tokens: int, id: str) -> None:
         self.last, self.start, self.end = number, self.start or id, id
         self.digest = next_digest(self.digest or str(self.first), said)
-        self.tokens += estimate_message_tokens(message)
-        self.words |= content_words(message.text[:_READ])
-        self.extract.add(number, message)
-        if message.role == "tool":
-            self.gave = self.gave or shortened(message.text)
-            self.outputs |= {str(blob["id"]): _output(blob, number, message, id) for blob in blobs_in(record)}
+        self.tokens += tokens
+        self._unread.append((number, message.role, message.text[:_READ]))
+
+    def add_output(self, number: int, message: Message, blobs: Sequence[Record]) -> None:
+        """Add the tool output in the last message."""
+        self.gave = self.gave or shortened(message.text)
+        self.outputs |= {str(blob["id"]): _output(blob, number, message, self.end) for blob in blobs}
+
+    def read(self) -> None:
+        """Look at the words and sentences of new messages."""
+        for number, role, text in self._unread:
+            self.words |= content_words(text)
+            self.extract.add(number, role, text)
+        self._unread.clear()
 
     @property
     def is_full(self) -> bool:
@@ -104,17 +114,19 @@ class Chunk:
 
     @property
     def row(self) -> DigestRow:
-        """Its extracted sentences; the other candidates are dropped once it is full."""
+        """Its extracted sentences; other candidates and words are dropped once it is full."""
         if self._row is None:
+            self.read()
             row = DigestRow(self.first, self.last, self.extract.best())
             if not self.is_full:
                 return row
-            self._row, self.extract = row, Extract()
+            self._row, self.extract, self.words = row, Extract(), set(self.terms)
         return self._row
 
     @property
     def terms(self) -> list[str]:
         """Its search words, long ones first, since they are more specific."""
+        self.read()
         return sorted(sorted(self.words, key=lambda word: (-len(word), word))[:_TERMS])
 
     def as_line(self) -> Record:
@@ -131,7 +143,9 @@ class Chunk:
 
     @property
     def summary(self) -> str:
-        return self.row.text or self.gave or "no message that says anything"
+        if not self._summary:
+            self._summary = self.row.text or self.gave or "no message that says anything"
+        return self._summary
 
     @property
     def ref(self) -> Record:
@@ -141,15 +155,18 @@ class Chunk:
         return _reference("messages.jsonl", self.start, self.end, f"sha256:{self.digest}")
 
     def as_json(self) -> Record:
-        known = {each.name: getattr(self, each.name) for each in fields(self)}
-        words = self.terms if self._row else sorted(self.words)
-        return {**known, "words": words, "extract": self.extract.as_json()}
+        self.read()
+        known = {name: getattr(self, name) for name in _LASTING}
+        return {**known, "words": sorted(self.words), "extract": self.extract.as_json()}
 
     @classmethod
     def from_json(cls, value: Record) -> "Chunk":
         row = value["_row"] and DigestRow.from_json(value["_row"])
         extract = Extract.from_json(value["extract"])
         return cls(**{**value, "words": set(value["words"]), "extract": extract, "_row": row})
+
+
+_LASTING = tuple(each.name for each in fields(Chunk) if each.name not in ("_summary", "_unread"))
 
 
 class SwapIndex:
@@ -171,16 +188,21 @@ class SwapIndex:
         self.filled: list[Chunk] = []
         """Chunks that became full since this list was last emptied."""
 
-    def take_message(self, number: int, message: Message, said: Digest, record: Record) -> None:
+    def take_message(
+        self, number: int, message: Message, said: Digest, tokens: int, id: str, blobs: Sequence[Record]
+    ) -> None:
         if self._open is None:
             self._open = Chunk(number)
+        chunk = self._open
         if message.role == "tool":
-            for blob in blobs_in(record):
+            for blob in blobs:
                 self._note_output(str(blob["id"]), number)
-        self._open.add(number, message, said, record)
-        if self._open.is_full:
-            self._closed.append(self._open)
-            self.filled.append(self._open)
+        chunk.add(number, message, said, tokens, id)
+        if message.role == "tool":
+            chunk.add_output(number, message, blobs)
+        if chunk.is_full:
+            self._closed.append(chunk)
+            self.filled.append(chunk)
             self._open = None
 
     def _note_output(self, name: str, number: int) -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.documents.comparison import date_change_in, finished_task, may_change_lines, says_only_done
 from ctxwrap.documents.document import EMPTY, LONGEST, PLACEHOLDER, TRIMMED, grow, is_placeholder, trimmed
 from ctxwrap.documents.sections import sections_of, text_of
-from ctxwrap.documents.sentences import MemoryLine, RawMessage
+from ctxwrap.documents.sentences import MemoryLine, RawMessage, sentences_in, strip_opener
 from ctxwrap.documents.summary import summarise_message
 from tests.documents.talk import talk
 
@@ -404,3 +405,20 @@ def test_cost_per_message_does_not_grow_with_the_conversation() -> None:
     entries = [known.entry for known in talk(2000)]
     early, late = _calls(entries[:500]), _calls(entries)
     assert late < 4 * early * 1.5
+
+
+_SAID = ("I called", "Tom", "the bank", "**done**", "`paid`", "moved to 4 May", "is  now on", "3.", "\u0131", "x" * 598)
+_TASKS = ("- [ ] Call Tom", "- [ ] Pay the bank", "- [ ] I need to see Tom")
+
+
+@given(
+    st.lists(st.sampled_from(_SAID) | st.text(max_size=6), max_size=12),
+    st.sampled_from([" ", "\n", ". ", "", "。"]),
+    st.lists(st.sampled_from(_TASKS), max_size=2),
+)
+def test_no_message_that_changes_a_line_is_passed_over(pieces: list[str], between: str, tasks: list[str]) -> None:
+    text = between.join(pieces)
+    sentences = [strip_opener(each) for each in sentences_in(text)]
+    changes = (finished_task(each, tasks) is not None or date_change_in(each) is not None for each in sentences)
+    assert may_change_lines(text, tasks) or not any(changes)
+    assert may_change_lines(text, tasks) or not (tasks and any(map(says_only_done, sentences)))

@@ -45,10 +45,16 @@ class Chat(list[dict[str, Any]]):
 
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
+    """A chat with a checkpoint."""
     chat = Chat()
     chat.home = tmp_path_factory.mktemp("home")
     chat.store = FileStore(chat.home)
-    with Provider() as provider, OpenAI(api_key="x", base_url=provider.openai_url) as client:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Provider() as provider,
+        OpenAI(api_key="x", base_url=provider.openai_url) as client,
+    ):
+        patch.setattr("ctxwrap.session.session._CHECKPOINT_EVERY", 64)
         wrapped: Any = ctxwrap.wrap(client, store=chat.store, session="ada")
         for number in range(1, ROUNDS + 1):
             messages = [{"role": "user", "content": SAID.get(number, "Hello!")}]

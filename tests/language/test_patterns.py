@@ -5,8 +5,12 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 import ctxwrap
-from ctxwrap.language.patterns import _Lazy, lazy_pattern
+from ctxwrap.language import statements
+from ctxwrap.language.patterns import _Lazy, folded, has_any, lazy_pattern
 
 ROOT = Path(ctxwrap.__file__).parent
 
@@ -26,3 +30,32 @@ def test_a_lazy_pattern_behaves_like_a_compiled_one() -> None:
         assert str(late.search(text)) == str(compiled.search(text))
         assert late.sub("-", text) == compiled.sub("-", text)
     assert (late.pattern, late.groupindex) == (compiled.pattern, compiled.groupindex)
+
+
+HINTED = (
+    (statements._FICTION, statements._FICTION_HINTS),
+    (statements._REWORK, statements._REWORK_HINTS),
+    (statements._INVENTED, statements._INVENTED_HINTS),
+)
+
+
+@given(st.data())
+def test_a_text_that_matches_a_pattern_has_one_of_its_hints(data: st.DataObject) -> None:
+    late, hints = data.draw(st.sampled_from(HINTED))
+    pattern = re.compile(late.pattern, re.IGNORECASE)
+    text = data.draw(st.text(max_size=5)) + data.draw(st.from_regex(pattern))
+    for spelling in (text, text.replace("i", "\u0131"), text.replace("s", "\u017f"), text.upper()):
+        assert not pattern.search(spelling) or has_any(folded(spelling), hints)
+
+
+@given(st.from_regex(re.compile(statements._INTRODUCED.pattern, re.IGNORECASE), fullmatch=True))
+def test_an_introduction_is_not_longer_than_what_is_read_before_a_colon(text: str) -> None:
+    assert len(text) <= statements._LONGEST_INTRODUCTION
+
+
+@given(st.lists(st.sampled_from(["write ", "a story", "x" * 30, ": ", "：", ":7", "写", ". ", "\n"]), max_size=12))
+def test_a_text_is_invented_from_its_first_invention_or_introduction_on(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    found = (statements._INVENTED.search(text), statements._INTRODUCED.search(text))
+    first = min((each.start() for each in found if each), default=None)
+    assert statements._start_of_invention(text, folded(text)) == first

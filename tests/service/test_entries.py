@@ -208,7 +208,7 @@ class TestAdding:
         memory = Memories(home).create_memory("Talk").memoryId
         for _ in range(3):
             assert Memories(home).add_entry(memory, "Once.", request_id="r-1").id == "1"
-        for number in range(100):  # beyond a checkpoint
+        for number in range(140):  # beyond a checkpoint
             Memories(home).add_entry(memory, f"More {number}.", request_id=f"m-{number}")
         assert Memories(home).add_entry(memory, "Once.", request_id="r-1").id == "1"
 

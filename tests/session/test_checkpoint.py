@@ -20,7 +20,7 @@ from ctxwrap.errors import NotFound
 from ctxwrap.inspect import memory_of
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.session.purge import forget, purge
-from ctxwrap.session.session import Session
+from ctxwrap.session.session import _CHECKPOINT_EVERY, Session
 from ctxwrap.stores.base import Checkpoint, Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.log_format import as_record
@@ -278,7 +278,7 @@ def test_opening_reads_only_records_after_the_checkpoint(tmp_path: Path) -> None
     for stream, position in checkpoint.positions.items():
         path = FileStore(tmp_path).open(KEY).directory / f"{stream}.jsonl"
         lines = path.read_bytes()
-        assert lines[position:].count(b"\n") < 64
+        assert lines[position:].count(b"\n") < _CHECKPOINT_EVERY
         path.write_bytes(b"x" * (position - 100) + lines[position - 100 :])
     assert openings(caller.opened(), caller.state) == openings(caller.sessions[0], caller.state)
 
@@ -335,11 +335,11 @@ def test_unwritable_checkpoint_is_no_error(tmp_path: Path) -> None:
 
 def test_inspection_reads_the_checkpoint_and_writes_nothing(tmp_path: Path) -> None:
     caller = Caller(FileStore(tmp_path))
-    for number in range(30):
+    for number in range(100):
         caller.says(user(f"{number}"), Message("assistant", "yes"), keeps=f"fact {number}")
     checkpoint_of(tmp_path).unlink()
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in tmp_path.rglob("*")}
-    assert memory_of(caller.store, KEY)["active_task"] == "fact 29"
+    assert memory_of(caller.store, KEY)["active_task"] == "fact 99"
     assert before == {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in tmp_path.rglob("*")}
 
 
@@ -350,14 +350,14 @@ def test_many_instances_write_no_more_checkpoints_than_one(monkeypatch: pytest.M
             "ctxwrap.stores.simple.SimpleLog.save_checkpoint", lambda _, kept, saved=saved: saved.append(kept)
         )
         caller = Caller(MemoryStore())
-        for number in range(200):
+        for number in range(400):
             caller.says(user("x"), Message("assistant", "y"), 0, at=number % instances)
-        assert 600 // 64 - 1 <= len(saved) <= 600 // 64
+        assert 1200 // _CHECKPOINT_EVERY - 1 <= len(saved) <= 1200 // _CHECKPOINT_EVERY
 
 
 def test_short_lived_processes_keep_checkpoints_too(tmp_path: Path) -> None:
     caller = Caller(FileStore(tmp_path))
-    for number in range(40):
+    for number in range(100):
         caller.sessions[0] = caller.opened()
         caller.says(user(f"{number}"), Message("assistant", "yes"), 0)
     assert checkpoint_of(tmp_path).exists()

@@ -228,7 +228,8 @@ def test_forgetting_and_purging_do_not_reach_other_tenants(provider: Provider, m
 
 
 @pytest.mark.parametrize("by", ["number", "id"])
-def test_purged_message_is_in_no_file(chat: Chat, home: Path, by: str) -> None:
+def test_purged_message_is_in_no_file(chat: Chat, home: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxwrap.session.session._CHECKPOINT_EVERY", 64)
     chat.say("hello", item("w-1", OTHER))
     chat.model.active_task = "Open the safe with swordfish-42"
     chat.say(SECRET, item("w-2", FACT), item("w-3", SECRET))

@@ -699,7 +699,10 @@ def test_rebuild_restores_summary_md_byte_for_byte(chat: Chat, home: Path) -> No
     assert summary_md(home) == before
 
 
-def test_checkpoint_restores_the_summaries(provider: Provider, chat: Chat, model: Model, home: Path) -> None:
+def test_checkpoint_restores_the_summaries(
+    provider: Provider, chat: Chat, model: Model, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctxwrap.session.session._CHECKPOINT_EVERY", 64)
     for _ in range(20):
         chat.go_on()
     assert list(directory(home).rglob(".checkpoint"))
