@@ -92,6 +92,12 @@ def instructions_for(protocol: str, capabilities: Sequence[Any]) -> Instructions
     return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
 
 
+@lru_cache(maxsize=256)
+def instructions_tokens(words: Instructions, count: Callable[[str], int]) -> tuple[int, int]:
+    """The tokens of the protocol and of the reminder, which are the same in most calls."""
+    return count(words.protocol), count(words.reminder)
+
+
 def assemble(
     chosen: Chosen, texts: Mapping[str, str], words: Instructions, runtime: Runtime, mode: Mode, settings: Settings
 ) -> Injection:
