@@ -33,6 +33,31 @@ def read_reply(
     return stream.reading
 
 
+class _SnapshotReader:
+    """Reads texts that may be snapshots, up to a limit; the last one is not read twice.
+
+    Stream and splitter share it, so that neither needs the other: a cycle would wait for the garbage collector.
+    """
+
+    def __init__(self, runtime: Mapping[str, Any] | None, previous: Mapping[str, Any] | None) -> None:
+        self._context = runtime, previous
+        self._effort = Effort()
+        self._left = _MAX_TEXT
+        self._last: tuple[str, Recovery] | None = None
+        """The last text read, and the result."""
+
+    def is_readable(self, tail: str) -> bool:
+        if self._left < len(tail):
+            return False
+        self._left -= len(tail)
+        return self.read(tail).status in _USABLE
+
+    def read(self, tail: str, value: dict[str, Any] | None = None) -> Recovery:
+        if self._last is None or self._last[0] != tail:
+            self._last = tail, recover(tail, *self._context, self._effort, value)
+        return self._last[1]
+
+
 class ReplyStream:
     """Reads a streaming reply: `feed` returns what may be shown now, `close` the rest.
 
@@ -45,13 +70,10 @@ class ReplyStream:
         previous: Mapping[str, Any] | None = None,
         request_texts: Sequence[str] | ShownTexts = (),
     ) -> None:
-        self._context = runtime, previous
+        self._runtime = runtime or {}
         self._request = request_texts if isinstance(request_texts, ShownTexts) else ShownTexts(request_texts)
-        self._splitter = Splitter(nonce_of(runtime), self._is_readable)
-        self._effort = Effort()
-        self._left = _MAX_TEXT
-        self._last_recovery: tuple[str, Recovery] | None = None
-        """The last text read, and the result."""
+        self._snapshots = _SnapshotReader(runtime, previous)
+        self._splitter = Splitter(nonce_of(runtime), self._snapshots.is_readable)
         self._shown: list[str] = []
         self._reading: ParsedReply | None = None
         self.size = 0
@@ -98,17 +120,6 @@ class ReplyStream:
         assert self._reading is not None
         return self._reading
 
-    def _is_readable(self, tail: str) -> bool:
-        if self._left < len(tail):
-            return False
-        self._left -= len(tail)
-        return self._recover(tail).status in _USABLE
-
-    def _recover(self, tail: str, value: dict[str, Any] | None = None) -> Recovery:
-        if self._last_recovery is None or self._last_recovery[0] != tail:
-            self._last_recovery = tail, recover(tail, *self._context, self._effort, value)
-        return self._last_recovery[1]
-
     def _read(self) -> ParsedReply:
         visible, parts = "".join(self._shown), self._splitter.parts
         if not parts:
@@ -136,10 +147,10 @@ class ReplyStream:
         value = part.value if tail is part.tail else None
         if self._request.holds(tail, value):
             return _COPIED
-        read = self._recover(tail, value)
+        read = self._snapshots.read(tail, value)
         if read.status not in _USABLE:
             return read
-        fault = foreign_fault(tail, read.runtime, self._context[0] or {}, self._request)
+        fault = foreign_fault(tail, read.runtime, self._runtime, self._request)
         if fault:
             return Recovery("rejected", violations=(fault,))
         if tail is part.tail:

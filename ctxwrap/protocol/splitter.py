@@ -63,7 +63,8 @@ class Splitter:
         self._before = "\n"
         self._more = True
         self._scan = SeparatorScan(1)
-        self._step: Callable[[], bool] = self._in_text
+        self._step: Callable[[Splitter], bool] = Splitter._in_text
+        """A plain function: a bound method would be a reference cycle."""
         self._match = SeparatorMatch(0, 0)
         """Relative to its start."""
         self._object = ObjectEnd()
@@ -85,13 +86,13 @@ class Splitter:
     def feed(self, chunk: str) -> str:
         if self._unread:
             self._catch_up()
-        if self._step == self._in_tail:
+        if self._step is Splitter._in_tail:
             self._held.append(chunk)
             return ""
         self._text += chunk
-        while self._step():
+        while self._step(self):
             pass
-        drop = min(self._at, self._scan.at if self._step == self._in_text else self._at) - 1
+        drop = min(self._at, self._scan.at if self._step is Splitter._in_text else self._at) - 1
         self._text = self._text[drop:]
         self._at -= drop
         self._scan.at -= drop
@@ -100,7 +101,7 @@ class Splitter:
     def passes(self, chunk: str) -> bool:
         """Feed `chunk` if nothing is held back and nothing begins in it; return whether that was possible."""
         text = self._text
-        if self._step != self._in_text or not self._at == self._scan.at == len(text) or text[-1] == "\n":
+        if self._step is not Splitter._in_text or not self._at == self._scan.at == len(text) or text[-1] == "\n":
             return False
         if ("\n" in chunk or "<" in chunk) and has_candidate(text + chunk, len(text)):
             return False
@@ -111,15 +112,15 @@ class Splitter:
 
     def hides(self, chunk: str) -> bool:
         """Feed `chunk` if a snapshot has begun and cannot end in it; return whether that was possible."""
-        if self._step == self._in_tail:
+        if self._step is Splitter._in_tail:
             self._held.append(chunk)
             return True
-        if self._step != self._in_object or self._at != len(self._text):
+        if self._step is not Splitter._in_object or self._at != len(self._text):
             return False
         closers = chunk.count("}") + chunk.count("]")
         if self._closers + closers >= self._object.depth:
             self._catch_up()
-            if self._step == self._in_tail:
+            if self._step is Splitter._in_tail:
                 return self.hides(chunk)
             if closers >= self._object.depth:
                 return False
@@ -135,23 +136,23 @@ class Splitter:
         self._unread.clear()
         self._closers = 0
         if self._object.failed:
-            self._step = self._in_tail
+            self._step = Splitter._in_tail
 
     def close(self) -> str:
         self._more = False
-        if self._step == self._after_object and self._at == len(self._text) and not self._match.bare:
+        if self._step is Splitter._after_object and self._at == len(self._text) and not self._match.bare:
             self._take("".join(self._held), self._match)  # nothing follows the snapshot
             self._resume(self._at)
-        elif self._step != self._in_text:
+        elif self._step is not Splitter._in_text:
             self._text = self._before + "".join(self._held) + self._text[self._at :]
             self._held.clear()
             self._at = 1
-            self._step = self._in_block if self._match.fence else self._at_match
-        while self._step():
+            self._step = Splitter._in_block if self._match.fence else Splitter._at_match
+        while self._step(self):
             pass
         self._more = True  # some senders signal the end too early
         if self._is_cut_short:
-            self._step = self._in_tail
+            self._step = Splitter._in_tail
         return self.visible_text.end()
 
     # Steps: each advances as far as possible and returns whether another step should follow.
@@ -171,12 +172,12 @@ class Splitter:
         self._unread.clear()
         self._closers = 0
         if self._match.fence:
-            self._step = self._in_block
+            self._step = Splitter._in_block
         elif self._more:
-            self._step = self._in_object if self._match.object_at >= 0 else self._into_tail
+            self._step = Splitter._in_object if self._match.object_at >= 0 else Splitter._into_tail
             self._hold(until + max(self._match.object_at, 0))
         else:
-            self._step = self._at_match
+            self._step = Splitter._at_match
         return True
 
     def _in_object(self) -> bool:
@@ -185,7 +186,7 @@ class Splitter:
         found = whole_object(self._text, self._at) if not self._object.depth else None
         end = found[1] if found else self._object.feed(self._text, self._at)
         if self._object.failed:
-            self._step = self._into_tail
+            self._step = Splitter._into_tail
             return True
         self._hold(len(self._text) if end < 0 else end)
         if end < 0:
@@ -194,13 +195,13 @@ class Splitter:
         self._held = [raw]
         self._value = found[0] if found else strict_object(raw[self._match.object_at :])
         if self._value is None:
-            self._step = self._into_tail
+            self._step = Splitter._into_tail
             return True
         self._strict = len(raw)
         if is_snapshot(raw, self._match.end, len(raw), self._match):
-            self._step = self._after_object
+            self._step = Splitter._after_object
         else:
-            self._step = self._after_mention
+            self._step = Splitter._after_mention
         return True
 
     def _after_mention(self) -> bool:
@@ -211,7 +212,7 @@ class Splitter:
         if continues is None:
             return False
         if continues:
-            self._step = self._into_tail
+            self._step = Splitter._into_tail
             return True
         self.visible_text.say("".join(self._held))
         self._resume(self._at)
@@ -221,7 +222,7 @@ class Splitter:
         """After the JSON of a snapshot: its closing marks and, without a separator, whether anything follows."""
         continues = json_continues(self._text, self._at, more=True)
         if continues:
-            self._step = self._into_tail
+            self._step = Splitter._into_tail
             return True
         end, is_sure = closing_end(self._text, self._at, self._match, more=True)
         if continues is None or not is_sure:
@@ -248,10 +249,10 @@ class Splitter:
             if self._more:
                 self._hold(len(self._text) if found is None else found)
                 return False
-            self._step = self._at_match
+            self._step = Splitter._at_match
             return True
         if not found.text_follows:
-            self._step = self._at_match
+            self._step = Splitter._at_match
             return True
         raw = "".join(self._held) + self._text[self._at : found.start]
         self._block_is_known = False
@@ -282,7 +283,7 @@ class Splitter:
 
     def _into_tail(self) -> bool:
         self._hold(len(self._text))
-        self._step = self._in_tail
+        self._step = Splitter._in_tail
         return False
 
     def _in_tail(self) -> bool:
@@ -370,7 +371,7 @@ class Splitter:
         self._at = at
         self._scan = SeparatorScan(at)
         self._block_is_known = False
-        self._step = self._in_text
+        self._step = Splitter._in_text
 
     def _take(self, raw: str, match: SeparatorMatch, parts: list[SnapshotPart] | None = None) -> None:
         tail, size = raw[match.end :], self._strict - match.object_at
