@@ -169,8 +169,6 @@ class Splitter:
         self._match = self._scan.match.moved(-until)
         self._before = self._text[until - 1]
         self._object, self._strict = ObjectEnd(), -1
-        self._unread.clear()
-        self._closers = 0
         if self._match.fence:
             self._step = Splitter._in_block
         elif self._more:
@@ -367,6 +365,8 @@ class Splitter:
     def _resume(self, at: int) -> None:
         """Continue with the text at `at`."""
         self._held.clear()
+        self._unread.clear()
+        self._closers = 0
         self._value = None
         self._at = at
         self._scan = SeparatorScan(at)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.protocol.splitter import Splitter
 from tests.protocol.corpus import CLASSES, PARAGRAPHS, cases, of_class
 from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OLD, OPENINGS, RUNTIME, SPELLINGS
 from tests.support import examples
@@ -111,13 +112,13 @@ ENDS = [
     st.lists(st.integers(0, 2000), max_size=40),
 )
 def test_hidden_chunk_shows_nothing_however_it_is_read(text: str, cuts: list[int]) -> None:
-    fed, hidden = ReplyStream(RUNTIME), ReplyStream(RUNTIME)
+    fed, hidden = Splitter(), Splitter()
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    for chunk in (text[start:end] for start, end in pairwise(edges)):
-        assert fed.feed(chunk) == ("" if hidden.hides(chunk) else hidden.feed(chunk))
-        assert fed.spans == hidden.spans
-    assert fed.close() == hidden.close()
-    assert fed.reading == hidden.reading
+    for _ in range(2):  # some senders signal the end too early
+        for chunk in (text[start:end] for start, end in pairwise(edges)):
+            assert fed.feed(chunk) == ("" if hidden.hides(chunk) else hidden.feed(chunk))
+        assert fed.close() == hidden.close()
+        assert fed.parts == hidden.parts
 
 
 def test_text_after_a_hidden_snapshot_is_shown_at_once() -> None:
