@@ -10,7 +10,7 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.stores.files import locks
+from ctxwrap.stores.files import handles as files
 from ctxwrap.stores.files.journal import Journal
 from ctxwrap.testing.practice import Provider
 from tests.support import events, said
@@ -59,7 +59,9 @@ def open_handles() -> int:
 
 
 def locks_in(home: Path) -> set[str]:
-    return {lock.path for lock in list(locks._ours) if Path(lock.path).is_relative_to(home)}
+    """The files that are in use: locks that are held, and what somebody forgot to give back."""
+    used = files._open - set(files._idle.values())
+    return {file.path for file in used if Path(file.path).is_relative_to(home)}
 
 
 def file_in(home: Path, name: str) -> Path:
