@@ -30,7 +30,7 @@ from ctxwrap.documents.vocabulary import (
     UNCERTAIN,
 )
 from ctxwrap.language.dates import Day, days_in
-from ctxwrap.language.patterns import folded, has_any
+from ctxwrap.language.patterns import folded, has_any, shortest_hints
 from ctxwrap.language.vocabulary import TIME
 from ctxwrap.language.words import term_of, terms_of
 
@@ -49,7 +49,7 @@ _TENTATIVE_WORD = re.compile(rf"\b(?:{'|'.join(sorted(_TENTATIVE, key=len, rever
 _UNCERTAIN = frozenset(UNCERTAIN.split())
 _MOVES = "|".join(each.replace("_", " ") for each in MOVED.split())
 _MOVE = re.compile(rf"\b(?:{_MOVES})\b", re.I)
-_MOVE_HINTS = frozenset(max(each.split("_"), key=len) for each in MOVED.split())
+_MOVE_HINTS = shortest_hints(max(each.split("_")[::-1], key=len) for each in MOVED.split())
 _DIGIT = re.compile(r"\d")
 _FROM = re.compile(r"\b(?:from|of|not|von|vom|statt|du|del|desde)\s(?:the\s|den\s|dem\s)?$", re.I)
 _SUBJECT_END = re.compile(
@@ -254,7 +254,7 @@ def replace_day(line: str, day: str) -> str:
 
 
 _DONE, _NOT_YET = frozenset(DONE.split()), frozenset(NOT_YET.split())
-_DONE_HINTS = frozenset((*DONE.split(), *DONE_UNSPACED))
+_DONE_HINTS = shortest_hints((*DONE.split(), *DONE_UNSPACED))
 _DONE_TERMS, _TIME_TERMS = frozenset(terms_of(DONE)), frozenset(terms_of(TIME))
 _OPEN = re.compile(r"\s{0,20}[-*•+]\s(?:\[ \]\s)?(?!\[)")
 _TICKED = re.compile(r"\s{0,20}[-*•+]\s\[[xX]\]\s")
@@ -347,4 +347,4 @@ def may_change_lines(text: str, tasks: Sequence[str]) -> bool:
     # a sentence that is cut, or begins with a dotless i, has words that the text has not
     is_cut = len(text) > MAX_READ and (len(text) > MAX_HEAD + MAX_TAIL or max(map(len, bare.split("\n"))) > MAX_READ)
     is_doubtful = is_cut or "\u0131" in bare
-    return bool(verbs) and (is_doubtful or not verbs.isdisjoint(map(term_of, words_in(bare))))
+    return bool(verbs) and (is_doubtful or not verbs.isdisjoint(map(term_of, set(words_in(bare)))))

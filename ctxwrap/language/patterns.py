@@ -46,3 +46,9 @@ def folded(text: str) -> str:
 def has_any(text: str, hints: Iterable[str]) -> bool:
     """Whether a text has one of these hints: a look that takes a fraction of a search for a pattern."""
     return any(map(text.__contains__, hints))
+
+
+def shortest_hints(hints: Iterable[str]) -> tuple[str, ...]:
+    """The hints that contain no other one, which are as good as all."""
+    every = set(hints)
+    return tuple(hint for hint in sorted(every) if not has_any(hint, every - {hint}))

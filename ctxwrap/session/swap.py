@@ -99,8 +99,11 @@ class Chunk:
 
     def read(self) -> None:
         """Look at the words and sentences of new messages."""
+        if not self._unread:
+            return
+        pieces = {piece for _, _, text in self._unread for piece in text.split()}  # most occur several times
+        self.words |= content_words(" ".join(pieces))
         for number, role, text in self._unread:
-            self.words |= content_words(text)
             self.extract.add(number, role, text)
         self._unread.clear()
 
