@@ -89,9 +89,8 @@ _PROPERTIES = {
 }
 """Features that are marks."""
 
-_HAS = np.array(
-    [[marks & mark == mark for mark in map(int, _PROPERTIES.values())] for marks in range(GAP + 256)], float
-)
+_EACH = np.array([*_PROPERTIES.values()])
+_HAS = (np.arange(GAP + 256)[:, np.newaxis] & _EACH == _EACH).astype(float)
 """For all combinations of marks, which properties they have."""
 
 _TERM_FEATURES = ("words", "cover", "around", "rank", "before")
