@@ -144,7 +144,8 @@ class Lookup:
         return self._names
 
     def rarity(self, having: int) -> float:
-        return log((self.count + 1) / (having + 0.5))
+        """Return the weight of a term, or of several together, whose passages may be counted more than once."""
+        return log((self.count + 1) / (min(having, self.count) + 0.5))
 
     def find(self, word: str) -> tuple[Term | None, list[Term]]:
         """Return the term of a word, if it occurs, and related terms: other forms, compounds and their parts."""

@@ -1,5 +1,6 @@
 """Hits that lead to others: the second hop, the pair of question and answer, and what a kind of thing is called."""
 
+from ctxwrap.retrieval.features import FeatureMatrix
 from ctxwrap.retrieval.ranking import Ranking
 from ctxwrap.retrieval.selection import select_passages
 from tests.retrieval.conversations import FILLERS, Said, indexed
@@ -74,3 +75,9 @@ def test_a_kind_of_thing_finds_what_belongs_to_it() -> None:
     assert ranked(said, "Which hobbies do I have?")[0] == 9
     said = talk("I purchased a lamp.", "The laundry is still wet.")
     assert ranked(said, "What did I buy?")[0] == 9
+
+
+def test_what_all_say_does_not_speak_against_them() -> None:
+    said = [Said(at, "My birthday concert was lovely.", group=str(at)) for at in range(3)]
+    evidence = FeatureMatrix(indexed(said), "Which event was it?")
+    assert all(evidence.row("words")[evidence.scan.layout.slots] > 0)
