@@ -393,7 +393,7 @@ class _Packing:
         limit = self.ledger.needed("retrieved", need_of_past(self.conversation.question))
         if retrieve is None or not limit:
             return
-        known = [*[each.number for each in self.recent], *self.conversation.newest]
+        known = [*self.recent.numbers, *self.conversation.newest]
         first = min(filter(None, known), default=self.inputs.first_message)
         self.found = retrieve(self._question(), first, limit, estimate_tokens)  # counted exactly once they are lines
         if not self.found.chosen and not self.found.missed:

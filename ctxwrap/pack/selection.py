@@ -1,6 +1,7 @@
 """The candidates of a pack: texts and retrieved passages, and the selection of those that are worth their tokens."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from ctxwrap.kinds import KINDS, PackKind, is_file, seen_by
@@ -163,7 +164,13 @@ def speaker_lines(passages: Iterable[Passage], form: int = LINES) -> list[str]:
 
 def _line(passage: Passage, *, has_heading: bool) -> str:
     speaker = f"{passage.heading} {passage.speaker}" if has_heading else passage.speaker
-    return f"{{{encode_escaped(speaker)}:{encode_escaped(passage.text)}}}"
+    return f"{{{_encoded(speaker)}:{_encoded(passage.text)}}}"
+
+
+@lru_cache(maxsize=1024)
+def _encoded(text: str) -> str:
+    """Passages are often found again, and a line is made once to be counted and once to be sent."""
+    return encode_escaped(text)
 
 
 def fit_passages(
