@@ -6,7 +6,7 @@ Every text and every object key is redacted, unless it is known to be structure.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -150,6 +150,10 @@ class Redactor:
             return self._fields_of(value, value._fields, value._replace)  # type: ignore[attr-defined]
         if is_dataclass(value) and not isinstance(value, type):
             return self._fields_of(value, [field.name for field in fields(value)], lambda **new: replace(value, **new))
+        if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+            items = tuple(value)
+            redacted = self._walk(items, name, kind, free=free, signed=signed)
+            return value if redacted is items else redacted
         return value
 
     def _fields_of(self, value: Any, names: Iterable[str], make: Callable[..., Any]) -> Any:

@@ -1,6 +1,7 @@
 """A secret at any place of a stored, shown or sent value is redacted."""
 
 import json
+from collections import UserList, deque
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,8 +13,9 @@ from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, redactor
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.session.redaction import EventRedaction as Forgetting
+from ctxwrap.tokens.message_columns import LoggedMessages
 from ctxwrap.turn.records import TurnRedactor
-from ctxwrap.types import Message, ParsedReply, Request, Runtime, TurnInputs
+from ctxwrap.types import LoggedMessage, Message, ParsedReply, Request, Runtime, TurnInputs
 from tests.redaction.corpus import Maker
 from tests.redaction.planting import places_in, planted
 from tests.support import examples
@@ -67,6 +69,15 @@ def test_all_fields_of_turn_inputs_are_redacted(secret: str) -> None:
             said: Any = {"x": [secret, {secret: {"id": secret}}]}
             given = replace(opening, **{field.name: ((Message("user", [said]), 1),) if field.name == "new" else said})
             assert secret not in str(TurnRedactor(Redaction()).inputs(given)), field.name
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_sequences_of_any_type_are_redacted(secret: str) -> None:
+    said = [LoggedMessage(1, Message("user", "hi")), LoggedMessage(2, Message("user", f"It is {secret}."))]
+    for given in (said, tuple(said), deque(said), UserList(said), LoggedMessages.of(said)):
+        redacted = Redactor(Redaction()).value(given)
+        assert secret not in str(list(redacted)), type(given)
+        assert [each.number for each in redacted] == [1, 2]
 
 
 def test_fields_of_ctxwrap_stay() -> None:
