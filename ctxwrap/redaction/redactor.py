@@ -134,14 +134,14 @@ class Redactor:
                 changed[new_key] = new
                 is_same = is_same and new is each and new_key == key
             return value if is_same else changed
-        if isinstance(value, list) or type(value) is tuple:
+        if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)) and not hasattr(value, "_fields"):
             items = []
             for each in value:
                 try:
                     items.append(self._walk(each, name, kind, free=free, signed=signed))
                 except RecursionError:
                     items.append(ERROR)
-            return value if all(map(_is, items, value)) else type(value)(items)
+            return value if all(map(_is, items, value)) else (list if isinstance(value, list) else tuple)(items)
         if isinstance(value, int) and free and not isinstance(value, bool) and abs(value) < _LARGEST:
             digits = str(value)
             redacted = self._string(digits, name, kind, free)
@@ -150,10 +150,6 @@ class Redactor:
             return self._fields_of(value, value._fields, value._replace)  # type: ignore[attr-defined]
         if is_dataclass(value) and not isinstance(value, type):
             return self._fields_of(value, [field.name for field in fields(value)], lambda **new: replace(value, **new))
-        if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-            items = tuple(value)
-            redacted = self._walk(items, name, kind, free=free, signed=signed)
-            return value if redacted is items else redacted
         return value
 
     def _fields_of(self, value: Any, names: Iterable[str], make: Callable[..., Any]) -> Any:

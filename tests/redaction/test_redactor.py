@@ -74,9 +74,9 @@ def test_all_fields_of_turn_inputs_are_redacted(secret: str) -> None:
 @pytest.mark.parametrize("secret", SECRETS)
 def test_sequences_of_any_type_are_redacted(secret: str) -> None:
     said = [LoggedMessage(1, Message("user", "hi")), LoggedMessage(2, Message("user", f"It is {secret}."))]
-    for given in (said, tuple(said), deque(said), UserList(said), LoggedMessages.of(said)):
-        redacted = Redactor(Redaction()).value(given)
-        assert secret not in str(list(redacted)), type(given)
+    for messages in (said, tuple(said), deque(said), UserList(said), LoggedMessages.of(said)):
+        redacted = Redactor(Redaction()).value(messages)
+        assert secret not in str(list(redacted)), type(messages)
         assert [each.number for each in redacted] == [1, 2]
 
 
