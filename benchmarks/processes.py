@@ -72,7 +72,7 @@ after = passed()
 counts["opens"] -= 1
 print(json.dumps({**counts, **{name: after[name] - before[name] for name in after}}))
 """
-WARM, MEASURED = 5, 40
+WARM, MEASURED = 40, 40
 
 _WAITS = frozenset({"futex", "poll", "ppoll", "select", "pselect6", "epoll_wait", "clock_nanosleep", "sched_yield"})
 """Not counted: how often a thread waits depends on the machine's load."""

@@ -36,8 +36,8 @@ logger = logging.getLogger("ctxwrap")
 
 T = TypeVar("T")
 
-_CHECKPOINT_EVERY = 256
-"""A checkpoint is written after this many records, of this process or found in the log; to read them takes 10 ms."""
+_CHECKPOINT_EVERY = 128
+"""A checkpoint is written after this many records, of this process or found in the log; to read them takes 5 ms."""
 
 _INDEX_EVERY = 32
 """The index is saved in the background after this many newly indexed messages."""
