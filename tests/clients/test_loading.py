@@ -20,12 +20,17 @@ from tests.clients.running import PATIENCE
 @pytest.fixture
 def encoding_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file of an encoding, as a pipe: whoever reads it waits until the test writes."""
+    ctxwrap.flush()  # the work of other tests must not read it
     pipe = tmp_path / _FILES["o200k_base"][0]
     os.mkfifo(pipe)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     forget_counters()
     forget_encodings()
     yield pipe
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
+    writer = os.open(pipe, os.O_RDWR)
+    pipe.unlink()
+    os.close(writer)  # whoever still waits for the pipe goes on
     forget_counters()
     forget_encodings()
 
