@@ -51,7 +51,8 @@ class OlderMessages(Sequence[HistoryMessage]):
             return OlderMessages(
                 self._columns, self._start + start, self._start + max(start, end), self._sums, self._places
             )
-        number, message, _ = self._columns.kept[range(self._start, self._end)[at]]
+        at = range(len(self))[at]
+        number, message, _ = self._columns.kept[self._start + at]
         return HistoryMessage(number, message, self.size(at), self.place(at))
 
     def size(self, at: int) -> int:

@@ -18,6 +18,15 @@ OLDER = st.lists(st.tuples(ROLES, st.integers(0, 50)), max_size=30).map(
 )
 
 
+@given(OLDER, st.slices(30))
+def test_older_messages_are_read_like_a_list(older: OlderMessages, part: slice) -> None:
+    part = slice(part.start, part.stop)
+    messages, some = list(older), older[part]
+    assert list(some) == messages[part]
+    assert some.tokens == sum(each.tokens for each in messages[part])
+    assert [some[-at] for at in range(1, len(some) + 1)] == messages[part][::-1]
+
+
 @given(OLDER, st.integers(0, 600), st.integers(0, 40))
 def test_recent_messages_start_with_a_user_message_and_fit(older: OlderMessages, room: int, began: int) -> None:
     start = cut(older, room, began)
