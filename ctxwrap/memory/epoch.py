@@ -1,6 +1,6 @@
 """Epochs: memory frozen as the model was shown it, so that requests begin alike, and what changed since."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import TIERS
@@ -88,9 +88,11 @@ def unchanged_ids(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[st
     return sorted(item["id"] for items in epoch.values() for item in items if item["id"] not in gone)
 
 
-def should_end_epoch(epoch_tokens: int, changed_tokens: int, *, at_hand: bool = False) -> bool:
-    """Whether the changes justify a new epoch; it costs little next to a history cut (`at_hand`)."""
-    return changed_tokens > (MIN_CHANGES_AT_CUT if at_hand else max(MIN_CHANGES, MIN_CHANGE_SHARE * epoch_tokens))
+def should_end_epoch(epoch_tokens: int, changed_tokens: int, is_history_cut: Callable[[], bool]) -> bool:
+    """Whether the changes justify a new epoch; fewer do when history is cut, which loses the prompt cache anyway."""
+    if changed_tokens > max(MIN_CHANGES, MIN_CHANGE_SHARE * epoch_tokens):
+        return True
+    return changed_tokens > MIN_CHANGES_AT_CUT and is_history_cut()
 
 
 def _placed(memory: Tiers) -> dict[str, tuple[str, dict[str, Any]]]:

@@ -5,7 +5,6 @@ reserved until these are known.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -84,7 +83,7 @@ _LEAST_CONVERSATION = 740
 _LEAST_RECENT = 4
 """The newest messages that are sent even beyond their share: a short question refers to them."""
 
-_SAME_DIGITS = re.sub("[0-9]", "0", "".join(map(chr, range(128))))
+_SAME_DIGITS = str.maketrans("0123456789", "0000000000")
 """The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
 
 _OWNED = frozenset({"user_items", "team_items"})
@@ -256,7 +255,7 @@ class _Packing:
             self.ledger.claimable("memory", spare=self._tokens_for_passages()),
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
-            history_cut=self._begins_elsewhere,
+            is_history_cut=self._begins_elsewhere,
             question=self._question(),
             foreign=self.inputs.foreign.items,
             owned=owned,

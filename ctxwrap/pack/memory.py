@@ -8,15 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.kinds import KINDS
-from ctxwrap.memory.epoch import (
-    MIN_CHANGES_AT_CUT,
-    EpochDelta,
-    Tiers,
-    brief_item,
-    diff_epoch,
-    freeze_memory,
-    should_end_epoch,
-)
+from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, should_end_epoch
 from ctxwrap.memory.items import KINDS as ITEM_KINDS
 from ctxwrap.memory.items import TIERS, ItemKind, MemoryItem, is_foreign, kind_of, least_trusted_foreign
 from ctxwrap.memory.owned import owner_of
@@ -117,7 +109,7 @@ def memory_block(
     sizes: Sizes,
     *,
     may_begin: bool,
-    history_cut: Callable[[], bool] = lambda: False,
+    is_history_cut: Callable[[], bool] = lambda: False,
     question: str = "",
     foreign: Mapping[str, str] = MappingProxyType({}),
     owned: OwnedItems = NO_OWNED_ITEMS,
@@ -125,9 +117,9 @@ def memory_block(
     """The items that fit into `limit`, given the epoch of the last call; `may_begin` allows a new epoch.
 
     Without `may_begin`, an epoch that no longer fits is left out of this call and the state shows everything.
-    `history_cut` tells whether history is cut, so that the prompt cache is lost anyway. If not all items fit, a part
-    of the limit is for items about `question`. `foreign` has the origins of items, by id, that contain foreign text.
-    `owned` are those of a user or a team, which have a share of their own.
+    `is_history_cut` tells whether the prompt cache is lost anyway. If not all items fit, a part of the limit is for
+    items about `question`. `foreign` has the origins of items, by id, that contain foreign text. `owned` are those of
+    a user or a team, which have a share of their own.
     """
     own = memory
     if owned.ids:
@@ -143,8 +135,7 @@ def memory_block(
     changes = _all_in(since_epoch.changes)
     before, changed = sum(sizes.brief(_all_in(old))), sum(sizes.whole(changes))
     news = changed - sum(sizes.whole([item for item in changes if item["id"] in asked]))
-    is_over = news > MIN_CHANGES_AT_CUT and should_end_epoch(before, news, at_hand=history_cut())
-    if before + changed <= limit and not is_over:
+    if before + changed <= limit and not should_end_epoch(before, news, is_history_cut):
         return MemoryBlock(since_epoch, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
     new = freeze_memory(kept) if may_begin else _nothing()

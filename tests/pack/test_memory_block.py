@@ -72,7 +72,7 @@ def test_memory_block_fits_its_limit_and_matches_the_shown_items(
     was: list[Any], now: list[Any], limit: int, may: bool, history_cut: bool, question: str
 ) -> None:
     made = memory_block(
-        memory(now), memory(was), limit, SIZES, may_begin=may, history_cut=lambda: history_cut, question=question
+        memory(now), memory(was), limit, SIZES, may_begin=may, is_history_cut=lambda: history_cut, question=question
     )
     epoch, changes = flat(made.epoch), flat(made.memory.changes)
     assert made.tokens == sum(SIZES.brief(epoch)) + sum(SIZES.whole(changes)) <= limit
