@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,20 @@ def test_reply_with_a_failed_disk_sync_is_reported_as_not_saved(provider: Provid
 def test_an_unknown_durability_is_refused() -> None:
     with pytest.raises(ctxwrap.SettingsError, match="unknown durability 'sometimes'"):
         ctxwrap.Settings(durability="sometimes")  # type: ignore[arg-type]
+
+
+def test_a_turn_of_a_running_chat_opens_no_file(provider: Provider, home: Path) -> None:
+    client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home, session="s")
+    opened: list[str] = []
+    is_watching = False
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if is_watching and event == "open" and str(arguments[0]).startswith(str(home)):
+            opened.append(str(arguments[0]))
+
+    sys.addaudithook(watch)
+    for text in ("one", "two", "three"):
+        is_watching = text == "three"
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+    is_watching = False
+    assert opened == []
