@@ -13,7 +13,7 @@ from benchmarks.architecture import PACKAGE, package_graph, trace_call
 from tests.twins import as_sync, async_definitions
 
 LAYERS = (
-    ("errors", "language"),
+    ("encoding", "errors", "language"),
     ("documents", "redaction", "retrieval"),
     ("kinds",),
     ("settings",),

@@ -7,8 +7,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ctxwrap.clients.http import module_of
-from ctxwrap.clients.rewritten_body import encoded
 from ctxwrap.clients.sdk_call import with_new_idempotency_key
+from ctxwrap.encoding import encode_json
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.turn.binding import CallScope
 from ctxwrap.turn.lifecycle import PassthroughCall
@@ -36,13 +36,13 @@ class Exchange:
         headers = _own_headers(self.request)
         if is_smaller:
             headers = list(with_new_idempotency_key({"headers": dict(headers)})["headers"].items())
-        return _request(self.request, headers, self.content if body is None else encoded(body), body is not None)
+        return _request(self.request, headers, self.content if body is None else encode_json(body), body is not None)
 
     def own_request(self, body: Body) -> Any:
         """A request of ctxwrap's own, which is no retry of the caller's."""
         headers = [each for each in _own_headers(self.request) if not each[0].lower().startswith("x-stainless-")]
         headers = [each for each in headers if each[0].lower() != _IDEMPOTENCY_KEY]
-        made = _request(self.request, headers, encoded(body), True)
+        made = _request(self.request, headers, encode_json(body), True)
         whole = self.adapter.whole_path(made.url.raw_path.decode("ascii"))
         made.url = made.url.copy_with(raw_path=whole.encode("ascii"))
         return made

@@ -10,10 +10,10 @@ from ctxwrap.clients.rewritten_body import (
     AsyncRewrittenBody,
     RewrittenBody,
     copy_elapsed,
-    encoded,
     is_stream,
     payload_in,
 )
+from ctxwrap.encoding import encode_json
 from ctxwrap.turn.lifecycle import PassthroughCall
 from ctxwrap.types import Body
 
@@ -72,7 +72,7 @@ def _with_reply(response: Any, payload: Body, reply: Body, call: Any) -> Any:
     """The response with `reply` as its content, or as it is if nothing changed."""
     if reply is payload:
         return _with_call(response, call)
-    copy = _copied(response, call, content=encoded(reply))
+    copy = _copied(response, call, content=encode_json(reply))
     copy_elapsed(response, copy)
     return copy
 

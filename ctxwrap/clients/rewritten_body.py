@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR, strip_injected
 from ctxwrap.providers import PROVIDERS, load_adapter
@@ -162,14 +163,6 @@ def payload_in(content: bytes) -> Body | None:
     return payload if isinstance(payload, dict) else None
 
 
-def encoded(payload: Body) -> bytes:
-    return _encode(payload).encode("utf-8", "surrogatepass")
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""A shared encoder: `json.dumps` with options creates one per call."""
-
-
 class _Body:
     """The state that sync and async bodies share."""
 
@@ -298,7 +291,7 @@ class RewrittenBody(_Body):
             self._call.stop(NOT_JSON)
             return content
         reply = self._call.reply(payload)
-        return content if reply is payload else encoded(reply)
+        return content if reply is payload else encode_json(reply)
 
 
 class AsyncRewrittenBody(_Body):
@@ -393,4 +386,4 @@ class AsyncRewrittenBody(_Body):
             await self._call.stop(NOT_JSON)
             return content
         reply = await self._call.reply(payload)
-        return content if reply is payload else encoded(reply)
+        return content if reply is payload else encode_json(reply)

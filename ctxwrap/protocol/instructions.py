@@ -8,6 +8,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, get_args
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import SEPARATOR as SEPARATOR
 from ctxwrap.protocol.lookalikes import marks_in
@@ -136,11 +137,7 @@ def frame_block(name: FrameName, text: str) -> str:
 
 def encode_escaped(value: Any) -> str:
     """Encode as JSON with `<` escaped, so that nothing can close a block or imitate the separator."""
-    return _encode(value).replace("<", "\\u003c")
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""A shared encoder: `json.dumps` with options creates one per call."""
+    return encode_json(value).decode().replace("<", "\\u003c")
 
 
 _FRAME = lazy_pattern(r"<[ \t]?/?[ \t]?(?=ctxwrap-)", re.IGNORECASE)

@@ -5,6 +5,7 @@ from base64 import b64decode, b64encode
 from typing import Any
 from zlib import crc32
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.providers.sse import MAX_FRAME, Fields, Frame, Framer
 
 _PRELUDE, _AROUND = 12, 16
@@ -55,8 +56,7 @@ class AwsFramer(Framer):
         return frames
 
     def encode(self, name: str, event: dict[str, Any]) -> bytes:
-        said = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-        payload = json.dumps({"bytes": b64encode(said).decode()}, separators=(",", ":")).encode()
+        payload = encode_json({"bytes": b64encode(encode_json(event)).decode()})
         head = (_AROUND + len(_HEADERS) + len(payload)).to_bytes(4, "big") + len(_HEADERS).to_bytes(4, "big")
         message = head + crc32(head).to_bytes(4, "big") + _HEADERS + payload
         return message + crc32(message).to_bytes(4, "big")

@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from ctxwrap.encoding import encode_json
+
 
 class Fields(NamedTuple):
     """What an event says."""
@@ -124,7 +126,7 @@ class LineFramer(Framer):
     _break, _longest_edge, _frame_type = re.compile(rb"\n"), 0, _LineFrame
 
     def encode(self, name: str, event: dict[str, Any]) -> bytes:
-        return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+        return encode_json(event) + b"\n"
 
 
 def framer_for(content_type: str) -> Framer | None:
@@ -158,6 +160,5 @@ def _fields(raw: bytes) -> Fields:
 
 def encode_event(event: str, data: dict[str, Any]) -> bytes:
     """An event encoded as bytes."""
-    head = f"event: {event}\n" if event else ""
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return f"{head}data: {body}\n\n".encode("utf-8", "surrogatepass")
+    head = f"event: {event}\n".encode() if event else b""
+    return b"%bdata: %b\n\n" % (head, encode_json(data))

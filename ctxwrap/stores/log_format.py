@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.types import Message, Record
 
 
@@ -167,16 +168,6 @@ CHECKSUMS = re.compile(rb',"c":"([0-9a-f]{8})([0-9a-f]{8})"\}\}')
 UNCOVERED = len(b'00000000"}}')
 """The length of the end of a line that its own checksum does not cover."""
 
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), default=str).encode
-"""Created once: `json.dumps` with options creates an encoder for every record."""
-
-
-def encode_record(record: Record) -> bytes:
-    try:
-        return _encode(record).encode()
-    except UnicodeEncodeError:  # lone surrogates need an escape
-        return json.dumps(record, separators=(",", ":"), default=str).encode()
-
 
 def encode_batch(records: Sequence[Record], check: int, synced: int | None = None) -> bytes:
     """The records as the lines of one batch behind a line with the checksum `check`."""
@@ -184,7 +175,7 @@ def encode_batch(records: Sequence[Record], check: int, synced: int | None = Non
     mark = "" if synced is None else f',"w":{synced}'
     for place, record in enumerate(records):
         batch = f',"b":[{place},{len(records)}]' if len(records) > 1 else ""
-        covered = encode_record(_with_control_last(record))[:-2] + f'{mark}{batch},"c":"{check:08x}'.encode()
+        covered = encode_json(_with_control_last(record))[:-2] + f'{mark}{batch},"c":"{check:08x}'.encode()
         check = zlib.crc32(covered)
         lines.append(covered + b'%08x"}}\n' % check)
     return b"".join(lines)

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.errors import SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.export.archive.format import (
     MANIFEST,
@@ -34,7 +35,7 @@ from ctxwrap.session.verify.checker import Progress
 from ctxwrap.session.verify.report import VerifyFindings
 from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Files, Log
-from ctxwrap.stores.log_format import encode_record, timestamp
+from ctxwrap.stores.log_format import timestamp
 from ctxwrap.stores.names import owner_kind
 from ctxwrap.types import Record, SessionKey
 
@@ -164,7 +165,7 @@ def _write_all(
     for stream in STREAMS:
         writer.add(
             member_name(stream),
-            (encode_record(without_store_fields(record)) + b"\n" for record in state.records[stream]),
+            (encode_json(without_store_fields(record)) + b"\n" for record in state.records[stream]),
         )
         done += len(state.records[stream])
         progress(done, total)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.base import Checkpoint, Log, RecordChange, StreamLine
 from ctxwrap.stores.encrypted.files import EncryptedFiles
 from ctxwrap.stores.encrypted.keys import Cipher, SessionKeys
-from ctxwrap.stores.log_format import encode_record, number_in, numbered
+from ctxwrap.stores.log_format import number_in, numbered
 from ctxwrap.types import Record
 
 
@@ -68,7 +69,7 @@ def number_of(record: Record) -> int | None:
 
 
 def seal_json(cipher: Cipher, value: Record, *place: str | int | None) -> str:
-    return base64.b64encode(cipher.seal(encode_record(value), *place)).decode()
+    return base64.b64encode(cipher.seal(encode_json(value), *place)).decode()
 
 
 def open_json(cipher: Cipher, text: object, *place: str | int | None) -> Any:

@@ -11,6 +11,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from threading import get_ident
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
 from ctxwrap.stores.files import disk
@@ -19,7 +20,7 @@ from ctxwrap.stores.files.handles import close_idle
 from ctxwrap.stores.files.journal import Journal, Written
 from ctxwrap.stores.files.locks import FileLock, ProcessName, exclusive, try_lock
 from ctxwrap.stores.files.tree import FileTree
-from ctxwrap.stores.log_format import CHECKSUM_LENGTH, encode_batch, encode_record, with_checksums
+from ctxwrap.stores.log_format import CHECKSUM_LENGTH, encode_batch, with_checksums
 from ctxwrap.stores.names import INDEX, owner_kind, safe_name
 from ctxwrap.types import Record, SessionKey
 
@@ -191,7 +192,7 @@ class FileLog:
 
     def _save_meta(self, *, lasting: bool = False) -> None:
         meta = {**self._key._asdict(), "format": FORMAT}
-        disk.replace(str(self._meta_path), encode_record(meta) + b"\n", lasting=lasting)
+        disk.replace(str(self._meta_path), encode_json(meta) + b"\n", lasting=lasting)
 
     @cached_property
     def place(self) -> str:
@@ -322,7 +323,7 @@ class FileLog:
 
     def _foundation(self, positions: Mapping[str, int]) -> int:
         """A checksum of this session's log up to these positions: each last line covers all lines before it."""
-        check = zlib.crc32(encode_record(self._key._asdict()))
+        check = zlib.crc32(encode_json(self._key._asdict()))
         for stream, position in sorted(positions.items()):
             check = zlib.crc32(self._journals[stream].end_at(position), check)
         return check

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
-from ctxwrap.stores.log_format import change_line, contains_any, decode_line, encode_line, encode_record, spellings_of
+from ctxwrap.stores.log_format import change_line, contains_any, decode_line, encode_line, spellings_of
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.cache import Batch, KnownFiles, LastRecord, SessionCache, empty_batch
@@ -39,7 +40,7 @@ class PostgresLog:
     ) -> None:
         self._store = store  # keeps the store open while its logs are in use
         self._server, self._key, self._heartbeat, self._transactions = server, key, heartbeat, transactions
-        self._meta = encode_record(key._asdict())
+        self._meta = encode_json(key._asdict())
         self._scope = dict(zip(("tenant", "agent", "session"), map(safe_name, key), strict=True))
         self._locks: dict[int, threading.Lock] = {}
         """By process id. Only one thread at a time takes a connection to wait for the session's row."""
