@@ -1,7 +1,8 @@
 """The features of each candidate passage, one column per feature, with values from 0 to about 1."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,14 +60,15 @@ _RANKED = 100
 _RANK_VALUES = 1 / (1 + np.arange(_RANKED) / 10)
 
 _DAY = 86_400
-_BEFORE = np.array([0.0] + [_SCORE_DECAY**step for step in range(1, REACH + 1)])
-_BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
+_BEFORE = np.array([_SCORE_DECAY**step for step in range(REACH, 0, -1)] + [0.0])
+_BOTH_SIDES = np.concatenate((_BEFORE, _BEFORE[-2::-1]))
 
 _TITLED = ("book", "novel", "movie", "film", "song", "series", "show", "game", "band", "album", "title")
+_UNITS = ("date", "day", "month", "year", "time")
 _ASKED = (
     (
-        ("time", ("when", "what ", "which ", "how long")),
-        re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
+        ("time", ("when", "how long", *[f"{ask} {unit}" for ask in ("what", "which") for unit in _UNITS])),
+        re.compile(rf"\b(?:when|(?:what|which) (?:{'|'.join(_UNITS)})|how long)\b"),
     ),
     (("figure", ("how ",)), re.compile(r"\bhow (?:many|much|often|old|long)\b")),
     (("title", _TITLED), re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b")),
@@ -78,20 +80,24 @@ _ASKED = (
 """Properties that a question may ask for: the name and a cheap pre-check, and the pattern."""
 
 _PROPERTIES = {
-    "question": TextFeature.QUESTION,
+    "question": int(TextFeature.QUESTION),
     "answers": ANSWERS,
     "opens": OPENS,
-    "time": TextFeature.TIME,
-    "figure": TextFeature.FIGURE,
-    "title": TextFeature.QUOTE,
-    "place": TextFeature.NAME,
+    "time": int(TextFeature.TIME),
+    "figure": int(TextFeature.FIGURE),
+    "title": int(TextFeature.QUOTE),
+    "place": int(TextFeature.NAME),
     "gap": GAP,
 }
 """Features that are marks."""
 
 _EACH = np.array([*_PROPERTIES.values()])
-_HAS = (np.arange(GAP + 256)[:, np.newaxis] & _EACH == _EACH).astype(float)
+_MARKS = np.arange(GAP + 256)
+_HAS = (_MARKS[:, np.newaxis] & _EACH == _EACH).astype(float)
 """For all combinations of marks, which properties they have."""
+
+_ASKS_NOTHING = (_MARKS & TextFeature.QUESTION == 0).astype(float)
+"""For all combinations of marks, 0 for those of a question."""
 
 _TERM_FEATURES = ("words", "cover", "around", "rank", "before")
 
@@ -112,19 +118,19 @@ class FeatureMatrix:
         speaker_terms = frozenset().union(*names)
         self.known_words = speaker_terms.union(wanted)
         """The words of the query and of names."""
-        self._words, self.entries = 0, list[Entry]()
+        self._words = 0
+        self.entries: list[Entry] = []
         for word in self._rarest([term for term in wanted if term not in speaker_terms]):
             self._add_word(word, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
         self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
-        self.names = [*_PROPERTIES, "speaker", "group", *_TERM_FEATURES, "hop"]
+        self.names = ["speaker", "group", *_TERM_FEATURES, "hop"]
         self.names += [*(("month", "day") if self._dates else ()), *(("meaning", "meaning around") if vectors else ())]
         self.values = np.zeros((len(self.names), self.scan.width))
-        """A row for each feature; that of the hop is empty yet."""
+        """A row for each feature that is no property; that of the hop is empty yet."""
         if self.scan.width:
-            self.values[: len(_PROPERTIES)] = _HAS.take(self.scan.layout.marks, 0).T
             self._add_term_features()
             self._add_other_features()
 
@@ -162,22 +168,31 @@ class FeatureMatrix:
         row: FeatureColumn = self.values[self.names.index(name)]
         return row
 
+    def properties_of(self, slot: int) -> list[str]:
+        """Return the properties of a passage that count."""
+        marks = self.scan.layout.marks.item(slot)
+        return [name for name, mark in _PROPERTIES.items() if marks & mark == mark and name in self.asked]
+
+    def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
+        """Return what the properties count for each slot."""
+        counted = tuple([weights[name] if name in self.asked else 0.0 for name in _PROPERTIES])
+        return _scores_of_marks(counted).take(self.scan.layout.marks)
+
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
         layout, width = self.scan.layout, self.scan.width
-        planes = np.zeros((3, self._words, width), np.float32)
-        self.scan.weigh(self.entries, planes[0], planes[1])
-        _spread_maximum(planes[0], planes[2])
-        first = self.names.index("words")
-        self.values[first : first + 3] = np.add.reduce(planes, 1)
-        words, cover, around = self.row("words"), self.row("cover"), self.row("around")
-        around -= around * self.row("gap")
+        group, words, cover, around, rank, before = self.values[1:7]
+        weights, has = self.scan.weigh(self.entries, self._words)
+        words[:] = np.add.reduce(weights[REACH:-REACH].reshape(self._words, width), 0)
+        around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
+        around *= layout.marks != GAP
         _scale(words)
         _scale(around)
+        cover[:] = has
         cover /= max(1, self._words)
-        _rank(words - words * self.row("question"), self.scan.steps, self.row("rank"))
-        self.row("before")[:] = np.convolve(words, _BEFORE)[:width]
-        self.row("group")[:] = np.maximum.reduceat(words, layout.groups).repeat(layout.group_sizes)
+        _rank(words * _ASKS_NOTHING.take(layout.marks), self.scan.steps, rank)
+        before[:] = np.correlate(words, _BEFORE, "full")[:width]
+        np.maximum.reduceat(words, layout.groups).take(layout.group_of, out=group)
 
     def _add_other_features(self) -> None:
         """Add the speaker and the dates that the query names, and similarity of meaning."""
@@ -191,7 +206,7 @@ class FeatureMatrix:
         if self._meaning is not None:
             meaning = self.row("meaning")
             meaning[:] = self._meaning[layout.places] * (layout.marks != GAP)
-            around = np.convolve(meaning, _BOTH_SIDES)[REACH : REACH + width]
+            around = np.correlate(meaning, _BOTH_SIDES, "full")[REACH : REACH + width]
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
 
     def pair(self, scores: FeatureColumn) -> None:
@@ -222,22 +237,32 @@ def _asked_for(text: str) -> list[str]:
     return [name for (name, words), asked in _ASKED if any(map(small.__contains__, words)) and asked.search(small)]
 
 
-def _spread_maximum(rows: FeatureColumn, spread: FeatureColumn) -> None:
-    """Enter the maximum of each passage and its neighbours, less with distance; each row begins with a gap."""
-    flat, best = rows.reshape(-1), spread.reshape(-1)
-    best[:] = flat
+@lru_cache(maxsize=64)
+def _scores_of_marks(weights: tuple[float, ...]) -> FeatureColumn:
+    """Return what each combination of marks counts, given the weights of the properties."""
+    scores: FeatureColumn = _HAS.dot(weights)
+    return scores
+
+
+def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
+    """Return the maximum of each slot and its neighbours, less with distance; as many empty slots are at both ends."""
+    width = len(rows) - 2 * REACH
+    best = rows[REACH : REACH + width]
     for step, decay in enumerate(_WORD_DECAYS, 1):
-        faded = flat * decay
-        np.maximum(best[step:], faded[:-step], out=best[step:])
-        np.maximum(best[:-step], faded[step:], out=best[:-step])
+        beside = np.maximum(rows[REACH - step :][:width], rows[REACH + step :][:width])
+        beside *= decay
+        best = np.maximum(best, beside)
+    return best
 
 
 def _scale(row: FeatureColumn) -> None:
-    row /= np.maximum.reduce(row) or 1.0
+    row /= row[row.argmax()] or 1.0
 
 
 def _rank(scores: FeatureColumn, steps: FeatureColumn, ranks: FeatureColumn) -> None:
     """Enter 1 for the best, less for each further one; the newer first among equals."""
     found = scores.nonzero()[0]
+    if not len(found):
+        return
     best = found[(scores[found] + steps[found]).argsort()[: -_RANKED - 1 : -1]]
     ranks[best] = _RANK_VALUES[: len(best)]

@@ -80,10 +80,6 @@ _TOKENS_PER_TERM, _TOKENS_PER_LINE = 2.0, 5
 _LEAST_HITS, _MAX_HITS, _SPARE = 200, 2000, 6
 
 
-_PROPERTIES = frozenset(("question", "answers", "opens", "time", "figure", "title", "place"))
-"""Features of how something is said; some count only if the question asks for them."""
-
-
 TextOf = Callable[[int, int], str | None]
 """Returns the text of a passage by message number and part, or None if it is gone."""
 
@@ -123,12 +119,12 @@ class Ranking:
         self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
-        skipped = _PROPERTIES - self._evidence.asked
-        self._weights = np.array([0.0 if name in skipped else weights[name] for name in self._names])
+        self._weights = weights
         self._counted = self._evidence.values
-        """What each feature counts for the score of each slot."""
-        self._counted *= self._weights[:, np.newaxis]
-        self._scores = np.add.reduce(self._counted, 0)
+        """What each feature that is no property counts for the score of each slot."""
+        self._counted *= np.array([weights[name] for name in self._names])[:, np.newaxis]
+        self._scores = self._evidence.score_properties(weights)
+        self._scores += np.add.reduce(self._counted, 0)
         self._evidence.pair(self._scores)
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
@@ -137,7 +133,9 @@ class Ranking:
     @property
     def _ranked(self) -> "Ints":
         """Slots of the hits, best first."""
-        if self._sorted is None:
+        if self._sorted is None and self._hits is not None:
+            self._sorted = self._layout.slots[[hit.place for hit in self._hits]]
+        elif self._sorted is None:
             ranked = (self._scores + self._evidence.scan.steps).argsort()[: -self._layout.passages - 1 : -1]
             if self._kept is not None:
                 ranked = ranked[self._kept[ranked]]
@@ -158,8 +156,7 @@ class Ranking:
 
     @hits.setter
     def hits(self, hits: list[RankedPassage]) -> None:
-        self._sorted = self._layout.slots[[hit.place for hit in hits]]
-        self._hits = hits
+        self._sorted, self._hits = None, hits
 
     def best(self, count: int) -> list[RankedPassage]:
         return self._hits_at(self._ranked[:count])
@@ -190,7 +187,8 @@ class Ranking:
         column = second_hop(self._evidence, self._ranked[:BEST], [hit.score for hit in hits], texts)
         if column is not None:
             hop = self._names.index("hop")
-            self._counted[hop] = self._weights[hop] * column
+            self._counted[hop] = column
+            self._counted[hop] *= self._weights["hop"]
             self._scores += self._counted[hop]
             self._sorted = self._hits = None
 
@@ -221,8 +219,10 @@ class Ranking:
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
-        counted = self._counted[:, self._layout.slots[hit.place]].tolist()
-        best = sorted([(-value, name) for name, value in zip(self._names, counted, strict=True) if value > 0])
+        slot = self._layout.slots.item(hit.place)
+        counted = [*zip(self._names, self._counted[:, slot].tolist(), strict=True)]
+        counted += [(name, self._weights[name]) for name in self._evidence.properties_of(slot)]
+        best = sorted([(-value, name) for name, value in counted if value > 0])
         return tuple([name for _, name in best[:3]])
 
 

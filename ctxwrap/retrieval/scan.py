@@ -55,6 +55,7 @@ class CandidateScan:
         else:
             self.layout = self._laid_out(np.union1d(self._best(entries, max(_LEAST_BEST, most)), also(most)))
         self.width = len(self.layout.marks)
+        self._norms = self.layout.lengths * np.float32(self._norm_per_term) + np.float32(self._least_norm)
         self.steps = _STEPS[: self.width] if self.width <= len(_STEPS) else np.arange(self.width) * _TINY
         """Added to scores when sorting, so that the newer of equals comes first."""
 
@@ -80,22 +81,27 @@ class CandidateScan:
             here = slots.nonzero()[0]
             which, slots, counts = which[here], slots[here], counts[here]
         weights = np.array([(K1 + 1) * weight for _, _, weight, _ in entries], np.float32)[which]
-        norms = self.layout.lengths[slots] * np.float32(self._norm_per_term) + np.float32(self._least_norm)
-        return which, slots, weights * (counts / (counts + norms))
+        return which, slots, weights * (counts / (counts + self._norms[slots]))
 
-    def weigh(self, entries: Sequence[Entry], weights: FeatureColumn, has: FeatureColumn) -> None:
-        """Enter for each query word and slot the weight of its best term there, and whether the word is there.
+    def weigh(self, entries: Sequence[Entry], words: int) -> tuple[FeatureColumn, FeatureColumn]:
+        """Return for each query word and slot the weight of its best term there, and how many words each slot has.
 
-        What a word may stand for has a weight, but is not the word.
+        What a word may stand for has a weight, but is not the word. Empty slots precede and follow the weights.
         """
         entries = sorted(entries, key=itemgetter(2))  # what is assigned last stays
         which, slots, found = self.postings(entries)
-        at = np.array([row * self.width for _, row, _, _ in entries], np.intp)[which] + slots
-        weights.reshape(-1)[at] = found
-        kinds = [kind for _, _, _, kind in entries]
-        if MEANT in kinds:
-            at = at[(np.array(kinds) != MEANT)[which]]
-        has.reshape(-1)[at] = 1.0
+        at = np.array([row * self.width + REACH for _, row, _, _ in entries], np.intp)[which] + slots
+        weights = np.zeros(words * self.width + 2 * REACH, np.float32)
+        weights[at] = found
+        rows = [row for _, row, _, kind in entries if kind != MEANT]
+        if len(rows) < len(entries):
+            said = np.array([kind != MEANT for _, _, _, kind in entries], bool)[which]
+            at, slots = at[said], slots[said]
+        if len(rows) == len(set(rows)):
+            return weights, np.bincount(slots, minlength=self.width)
+        has = np.zeros(len(weights), np.float32)  # of several forms of a word, one counts
+        has[at] = 1.0
+        return weights, np.add.reduce(has[REACH:-REACH].reshape(words, self.width), 0)
 
     def _best(self, entries: Sequence[Entry], most: int) -> Ints:
         """Return the passages with the highest term scores, newer ones first among equals.
