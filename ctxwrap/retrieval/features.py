@@ -1,6 +1,5 @@
 """The features of each candidate passage, one column per feature, with values from 0 to about 1."""
 
-import re
 from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
+from ctxwrap.language.patterns import Runs, lazy_pattern
 from ctxwrap.language.words import MAX_READ
 from ctxwrap.retrieval.index import STANDING_TERM, Index
 from ctxwrap.retrieval.layout import ANSWERS, GAP, OPENS, REACH, Ints
@@ -63,21 +63,48 @@ _DAY = 86_400
 _BEFORE = np.array([_SCORE_DECAY**step for step in range(REACH, 0, -1)] + [0.0])
 _BOTH_SIDES = np.concatenate((_BEFORE, _BEFORE[-2::-1]))
 
-_TITLED = ("book", "novel", "movie", "film", "song", "series", "show", "game", "band", "album", "title")
-_UNITS = ("date", "day", "month", "year", "time")
+_TITLED = "book|novel|movie|film|song|series|show|game|band|album|title"
 _ASKED = (
     (
-        ("time", ("when", "how long", *[f"{ask} {unit}" for ask in ("what", "which") for unit in _UNITS])),
-        re.compile(rf"\b(?:when|(?:what|which) (?:{'|'.join(_UNITS)})|how long)\b"),
+        "time",
+        frozenset(["when", "long", "date", "day", "month", "year", "time"]),
+        lazy_pattern(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
     ),
-    (("figure", ("how ",)), re.compile(r"\bhow (?:many|much|often|old|long)\b")),
-    (("title", _TITLED), re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b")),
     (
-        ("place", ("where", "who", "city", "cities", "countr", "place", "state")),
-        re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b"),
+        "figure",
+        frozenset(["many", "much", "often", "old", "long"]),
+        lazy_pattern(r"\bhow (?:many|much|often|old|long)\b"),
+    ),
+    (
+        "title",
+        frozenset([f"{word}{end}" for word in _TITLED.split("|") for end in ("", "s")]),
+        lazy_pattern(rf"\b(?:{_TITLED})s?\b"),
+    ),
+    (
+        "place",
+        frozenset(
+            [
+                "where",
+                "who",
+                "whos",
+                "whose",
+                "city",
+                "cities",
+                "country",
+                "countries",
+                "place",
+                "places",
+                "state",
+                "states",
+            ]
+        ),
+        lazy_pattern(r"\b(?:where|whos?|whose|city|cities|country|countries|(?:place|state)s?)\b"),
     ),
 )
-"""Properties that a question may ask for: the name and a cheap pre-check, and the pattern."""
+"""Properties that a question may ask for: words of which it has one, and the pattern."""
+
+_ASKING = frozenset().union(*[words for _, words, _ in _ASKED])
+_WORDS = Runs(r"\w")
 
 _PROPERTIES = {
     "question": int(TextFeature.QUESTION),
@@ -99,7 +126,7 @@ _HAS = (_MARKS[:, np.newaxis] & _EACH == _EACH).astype(float)
 _ASKS_NOTHING = (_MARKS & TextFeature.QUESTION == 0).astype(float)
 """For all combinations of marks, 0 for those of a question."""
 
-_TERM_FEATURES = ("words", "cover", "around", "rank", "before")
+_TERM_FEATURES = ("group", "words", "cover", "around", "rank", "before")
 
 
 class FeatureMatrix:
@@ -126,13 +153,17 @@ class FeatureMatrix:
         self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
-        self.names = ["speaker", "group", *_TERM_FEATURES, "hop"]
+        self.names = [*(("speaker",) if self._names_one() else ()), *_TERM_FEATURES]
         self.names += [*(("month", "day") if self._dates else ()), *(("meaning", "meaning around") if vectors else ())]
-        self.values = np.zeros((len(self.names), self.scan.width))
-        """A row for each feature that is no property; that of the hop is empty yet."""
+        self.values = np.empty((len(self.names), self.scan.width))
+        """A row for each feature that is no property."""
         if self.scan.width:
             self._add_term_features()
             self._add_other_features()
+
+    def _names_one(self) -> bool:
+        """Whether the query names a single speaker."""
+        return len({self.index.names[speaker][1] for speaker in self._asked}) == 1
 
     def _rarest(self, terms: list[str]) -> list[str]:
         """Return the terms, or the rarest of a long query."""
@@ -168,20 +199,20 @@ class FeatureMatrix:
         row: FeatureColumn = self.values[self.names.index(name)]
         return row
 
-    def properties_of(self, slot: int) -> list[str]:
-        """Return the properties of a passage that count."""
-        marks = self.scan.layout.marks.item(slot)
-        return [name for name, mark in _PROPERTIES.items() if marks & mark == mark and name in self.asked]
-
     def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
         """Return what the properties count for each slot."""
         counted = tuple([weights[name] if name in self.asked else 0.0 for name in _PROPERTIES])
         return _scores_of_marks(counted).take(self.scan.layout.marks)
 
+    def properties_of(self, slot: int) -> list[str]:
+        """Return the properties of a passage that count."""
+        marks = self.scan.layout.marks.item(slot)
+        return [name for name in self.asked if marks & (mark := _PROPERTIES[name]) == mark]
+
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
         layout, width = self.scan.layout, self.scan.width
-        group, words, cover, around, rank, before = self.values[1:7]
+        group, words, cover, around, rank, before = self.values[self.names.index("group") :][: len(_TERM_FEATURES)]
         weights, has = self.scan.weigh(self.entries, self._words)
         words[:] = np.add.reduce(weights[REACH:-REACH].reshape(self._words, width), 0)
         around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
@@ -192,12 +223,13 @@ class FeatureMatrix:
         cover /= max(1, self._words)
         _rank(words * _ASKS_NOTHING.take(layout.marks), self.scan.steps, rank)
         before[:] = np.correlate(words, _BEFORE, "full")[:width]
-        np.maximum.reduceat(words, layout.groups).take(layout.group_of, out=group)
+        best = np.maximum.reduceat(words, layout.groups)
+        group[:] = best if len(best) == 1 else best.take(layout.group_of)
 
     def _add_other_features(self) -> None:
         """Add the speaker and the dates that the query names, and similarity of meaning."""
         layout, width = self.scan.layout, self.scan.width
-        if len({self.index.names[speaker][1] for speaker in self._asked}) == 1:
+        if "speaker" in self.names:
             self.row("speaker")[:] = np.isin(self.scan.column("speaker_ids"), self._asked)
         if self._dates:
             days, back = np.unique(self.scan.column("times") // _DAY, return_inverse=True)
@@ -234,7 +266,10 @@ def is_specific(index: Index, text: str) -> bool:
 
 def _asked_for(text: str) -> list[str]:
     small = text.lower()
-    return [name for (name, words), asked in _ASKED if any(map(small.__contains__, words)) and asked.search(small)]
+    found = _ASKING.intersection(_WORDS.findall(small))
+    return (
+        [name for name, words, asked in _ASKED if not words.isdisjoint(found) and asked.search(small)] if found else []
+    )
 
 
 @lru_cache(maxsize=64)
@@ -249,7 +284,7 @@ def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
     width = len(rows) - 2 * REACH
     best = rows[REACH : REACH + width]
     for step, decay in enumerate(_WORD_DECAYS, 1):
-        beside = np.maximum(rows[REACH - step :][:width], rows[REACH + step :][:width])
+        beside = np.maximum(rows[REACH - step : -REACH - step], rows[REACH + step : REACH + step + width])
         beside *= decay
         best = np.maximum(best, beside)
     return best
@@ -261,8 +296,8 @@ def _scale(row: FeatureColumn) -> None:
 
 def _rank(scores: FeatureColumn, steps: FeatureColumn, ranks: FeatureColumn) -> None:
     """Enter 1 for the best, less for each further one; the newer first among equals."""
+    ranks.fill(0.0)
     found = scores.nonzero()[0]
-    if not len(found):
-        return
-    best = found[(scores[found] + steps[found]).argsort()[: -_RANKED - 1 : -1]]
-    ranks[best] = _RANK_VALUES[: len(best)]
+    if len(found):
+        best = found[(scores[found] + steps[found]).argsort()[: -_RANKED - 1 : -1]]
+        ranks[best] = _RANK_VALUES[: len(best)]

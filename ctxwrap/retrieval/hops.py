@@ -8,7 +8,7 @@ import numpy as np
 from ctxwrap.retrieval.features import FeatureMatrix
 from ctxwrap.retrieval.layout import Ints
 from ctxwrap.retrieval.lookup import Term
-from ctxwrap.retrieval.scan import OWN, FeatureColumn
+from ctxwrap.retrieval.scan import FeatureColumn
 from ctxwrap.retrieval.terms import search_terms
 
 BEST = 3
@@ -26,7 +26,8 @@ def second_hop(
     evidence: FeatureMatrix, best: Ints, scores: Sequence[float], texts: Iterable[str | None]
 ) -> FeatureColumn | None:
     """Return the column for the best hits, given their slots, scores and texts; None if no word leads on."""
-    lookup, followed = evidence.lookup, dict[str, tuple[float, str, Term]]()
+    followed: dict[str, tuple[float, str, Term]] = {}
+    lookup = evidence.lookup
     most = max(_LEAST_HAVING, _MAX_SHARE * lookup.count)
     for score, text in zip(scores, texts, strict=True):
         if score < scores[0] - _FAR:
@@ -38,10 +39,11 @@ def second_hop(
             followed.setdefault(word, (-counts * term.rarity, word, term))
     if not followed:
         return None
-    entries = [(term, 0, -weight * term.rarity, OWN) for weight, _, term in sorted(followed.values())[:_MAX_TERMS]]
-    _, slots, weights = evidence.scan.postings(entries)
+    best_terms = sorted(followed.values())[:_MAX_TERMS]
+    terms, rarities = [term for _, _, term in best_terms], [-weight * term.rarity for weight, _, term in best_terms]
+    _, slots, weights = evidence.scan.postings(terms, rarities)
     column = np.zeros(evidence.scan.width, np.float32)
     np.maximum.at(column, slots, weights)
     column[best] = 0.0
-    highest = column.max()
+    highest = column[column.argmax()]
     return column / highest if highest > 0 else None

@@ -222,7 +222,7 @@ class Lookup:
             if is_open:
                 for start, alike in groupby(terms, _PREFIX_OF):
                     self._newest.setdefault(start, []).extend(alike)
-                self._last = segment.postings
+                self._last = segment.reader()
                 break
             self._seen_segment, self._seen_terms, self._newest = self._seen_segment + 1, 0, {}
 
@@ -258,9 +258,10 @@ class Lookup:
         Of a common term, if `edges` are given, only those between each pair of ascending edges.
         """
         newest = [term.last or _NO_POSTINGS for term in terms]
-        which = np.arange(len(terms)).repeat(np.array([len(places) for places, _ in newest], np.intp))
-        places: Ints = np.frombuffer(b"".join([places for places, _ in newest]), np.uint16).astype(np.intp)
-        counts: Ints = np.frombuffer(b"".join([counts for _, counts in newest]), np.uint8)
+        all_places, all_counts = zip(*newest, strict=True) if newest else ((), ())
+        which = np.arange(len(terms)).repeat(np.array([*map(len, all_places)], np.intp))
+        places: Ints = np.frombuffer(b"".join(all_places), np.uint16).astype(np.intp)
+        counts: Ints = np.frombuffer(b"".join(all_counts), np.uint8)
         if not self._full:
             return which, places, counts
         full = [(at, *term.full.between(edges)) for at, term in enumerate(terms) if term.full]

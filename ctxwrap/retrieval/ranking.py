@@ -16,6 +16,7 @@ from ctxwrap.retrieval.passages import TextFeature
 if TYPE_CHECKING:
     from ctxwrap.retrieval.features import Flags
     from ctxwrap.retrieval.layout import Ints
+    from ctxwrap.retrieval.scan import FeatureColumn
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
@@ -126,6 +127,7 @@ class Ranking:
         self._scores = self._evidence.score_properties(weights)
         self._scores += np.add.reduce(self._counted, 0)
         self._evidence.pair(self._scores)
+        self._hop: FeatureColumn | None = None
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
         self._hits: list[RankedPassage] | None = None
@@ -158,8 +160,10 @@ class Ranking:
     def hits(self, hits: list[RankedPassage]) -> None:
         self._sorted, self._hits = None, hits
 
-    def best(self, count: int) -> list[RankedPassage]:
-        return self._hits_at(self._ranked[:count])
+    def best_numbers(self, count: int) -> list[int]:
+        """Return the message numbers of the best hits."""
+        numbers = self._evidence.index.numbers
+        return [numbers[place] for place in self._layout.places[self._ranked[:count]].tolist()]
 
     def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
         index, places = self._evidence.index, self._layout.places[ranked].tolist()
@@ -180,16 +184,17 @@ class Ranking:
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
+        import numpy as np
+
         from ctxwrap.retrieval.hops import BEST, second_hop
 
-        hits = self.best(BEST)
+        best = self._ranked[:BEST]
+        hits = self._hits_at(best)
         texts = [text_of(hit.number, hit.part) for hit in hits]
-        column = second_hop(self._evidence, self._ranked[:BEST], [hit.score for hit in hits], texts)
+        column = second_hop(self._evidence, best, [hit.score for hit in hits], texts)
         if column is not None:
-            hop = self._names.index("hop")
-            self._counted[hop] = column
-            self._counted[hop] *= self._weights["hop"]
-            self._scores += self._counted[hop]
+            self._hop = column * np.float64(self._weights["hop"])
+            self._scores += self._hop
             self._sorted = self._hits = None
 
     def related(self) -> list[RankedPassage]:
@@ -203,7 +208,7 @@ class Ranking:
         """Return the best related hits whose scores are close to the best one's."""
         ranked = self._ranked
         scores = self._scores[ranked]
-        kept = scores >= scores.max(initial=0.0) - self._margin
+        kept = scores >= (max(0.0, scores[scores.argmax()]) if len(scores) else 0.0) - self._margin
         if "meaning" in self._names:
             # scores add up words and meaning, so a passage without a common word is far below one that has some
             meaning = self._counted[self._names.index("meaning")][ranked]
@@ -214,16 +219,19 @@ class Ranking:
     def _is_related(self, ranked: "Ints") -> "Flags":
         import numpy as np
 
-        related: Flags = np.maximum.reduce(self._counted[self._names.index("words") :], 0)[ranked] > 0
+        most = np.maximum.reduce(self._counted[self._names.index("words") :], 0)
+        related: Flags = (most if self._hop is None else most + self._hop)[ranked] > 0
         return related
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
-        slot = self._layout.slots.item(hit.place)
-        counted = [*zip(self._names, self._counted[:, slot].tolist(), strict=True)]
-        counted += [(name, self._weights[name]) for name in self._evidence.properties_of(slot)]
-        best = sorted([(-value, name) for name, value in counted if value > 0])
-        return tuple([name for _, name in best[:3]])
+        slot, weights = self._layout.slots.item(hit.place), self._weights
+        counted = [(-value, name) for value, name in zip(self._counted[:, slot].tolist(), self._names, strict=True)]
+        counted += [(-weights[name], name) for name in self._evidence.properties_of(slot)]
+        if self._hop is not None:
+            counted.append((-self._hop.item(slot), "hop"))
+        counted.sort()
+        return tuple([name for value, name in counted[:3] if value < 0])
 
 
 def hits_for(index: Index, budget: int) -> int:
