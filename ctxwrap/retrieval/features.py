@@ -64,46 +64,24 @@ _BEFORE = np.array([_SCORE_DECAY**step for step in range(REACH, 0, -1)] + [0.0])
 _BOTH_SIDES = np.concatenate((_BEFORE, _BEFORE[-2::-1]))
 
 _TITLED = "book|novel|movie|film|song|series|show|game|band|album|title"
+_PLACED = "where|who|whos|whose|city|cities|country|countries|place|places|state|states"
 _ASKED = (
     (
         "time",
-        frozenset(["when", "long", "date", "day", "month", "year", "time"]),
+        {"when", "long", "date", "day", "month", "year", "time"},
         lazy_pattern(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
     ),
-    (
-        "figure",
-        frozenset(["many", "much", "often", "old", "long"]),
-        lazy_pattern(r"\bhow (?:many|much|often|old|long)\b"),
-    ),
+    ("figure", {"many", "much", "often", "old", "long"}, lazy_pattern(r"\bhow (?:many|much|often|old|long)\b")),
     (
         "title",
-        frozenset([f"{word}{end}" for word in _TITLED.split("|") for end in ("", "s")]),
+        {f"{word}{end}" for word in _TITLED.split("|") for end in ("", "s")},
         lazy_pattern(rf"\b(?:{_TITLED})s?\b"),
     ),
-    (
-        "place",
-        frozenset(
-            [
-                "where",
-                "who",
-                "whos",
-                "whose",
-                "city",
-                "cities",
-                "country",
-                "countries",
-                "place",
-                "places",
-                "state",
-                "states",
-            ]
-        ),
-        lazy_pattern(r"\b(?:where|whos?|whose|city|cities|country|countries|(?:place|state)s?)\b"),
-    ),
+    ("place", {*_PLACED.split("|")}, lazy_pattern(rf"\b(?:{_PLACED})\b")),
 )
 """Properties that a question may ask for: words of which it has one, and the pattern."""
 
-_ASKING = frozenset().union(*[words for _, words, _ in _ASKED])
+_ASKING = set[str]().union(*[words for _, words, _ in _ASKED])
 _WORDS = Runs(r"\w")
 
 _PROPERTIES = {
@@ -153,6 +131,7 @@ class FeatureMatrix:
         self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
+        self._properties: dict[int, list[tuple[float, str]]] = {}
         self.names = [*(("speaker",) if self._names_one() else ()), *_TERM_FEATURES]
         self.names += [*(("month", "day") if self._dates else ()), *(("meaning", "meaning around") if vectors else ())]
         self.values = np.empty((len(self.names), self.scan.width))
@@ -172,7 +151,8 @@ class FeatureMatrix:
     def _add_word(self, word: str, wanted: Container[str]) -> None:
         """Add the terms of a word of the query."""
         lookup, row = self.lookup, self._words
-        (own, forms), meant = lookup.find(word), lookup.meant_by(word, wanted)
+        own, forms = lookup.find(word)
+        meant = lookup.meant_by(word, wanted) if word in lookup.meant else None
         if own:
             self.entries.append((own, row, own.rarity, OWN))
         if forms:
@@ -182,7 +162,8 @@ class FeatureMatrix:
         if meant:
             cap = _MEANT_CAP * lookup.rarity(sum(each.having for each in meant))
             self.entries += [(each, row, _MEANT_WEIGHT * min(each.rarity, cap), MEANT) for each in meant]
-        self._words += bool(own or forms or meant)
+        if own or forms or meant:
+            self._words += 1
 
     def _also(self, most: int) -> Ints:
         """Return places that words alone would not find: standing instructions, and by date or meaning."""
@@ -204,10 +185,13 @@ class FeatureMatrix:
         counted = tuple([weights[name] if name in self.asked else 0.0 for name in _PROPERTIES])
         return _scores_of_marks(counted).take(self.scan.layout.marks)
 
-    def properties_of(self, slot: int) -> list[str]:
-        """Return the properties of a passage that count."""
+    def properties_of(self, slot: int, weights: Mapping[str, float]) -> list[tuple[float, str]]:
+        """Return what the properties of a passage count, less than zero if they raise its score, and their names."""
         marks = self.scan.layout.marks.item(slot)
-        return [name for name in self.asked if marks & (mark := _PROPERTIES[name]) == mark]
+        if (known := self._properties.get(marks)) is None:
+            having = [name for name in self.asked if marks & _PROPERTIES[name] == _PROPERTIES[name]]
+            known = self._properties[marks] = [(-weights[name], name) for name in having]
+        return known
 
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""

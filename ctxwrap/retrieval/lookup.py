@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from itertools import groupby
-from math import inf, log
+from math import log
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -110,7 +110,7 @@ class Lookup:
         self._ending: dict[str, set[str]] = {}
         """Long terms by their first and by their last letters."""
         self._query_terms = query_terms()
-        self._meant: dict[str, set[str]] = {}
+        self.meant: dict[str, set[str]] = {}
         """Terms that occur, by the words that may stand for them."""
         self._newest: dict[str, list[str]] = {}
         """Terms of the last segment by their prefix."""
@@ -167,24 +167,29 @@ class Lookup:
 
     def meant_by(self, word: str, wanted: Container[str]) -> list[Term]:
         """Return terms that a query word may stand for, without those that are wanted anyway."""
-        meant = self._meant.get(word)
+        meant = self.meant.get(word)
         return self.known([each for each in sorted(meant) if each not in wanted]) if meant else []
 
-    def known(self, words: Iterable[str], least: int = 1, most: float = inf) -> list[Term]:
-        """Return the terms that occur, in at least and at most so many passages."""
+    def known(self, words: Iterable[str]) -> list[Term]:
+        """Return the terms that occur."""
         found, postings, above = [], self._last, self.count + 1
         for word in words:
             last, full = postings(word), self._family(word[:PREFIX]).get(word) if self._full else None
             having = (len(last[0]) if last else 0) + (full.having if full else 0)
-            if least <= having <= most:
+            if having:
                 found.append(_term((word, having, log(above / (having + 0.5)), full, last)))
         return found
 
     def _related_to(self, word: str) -> list[str]:
         """Return terms with the same prefix and about the same length, then compounds with the word, then its parts."""
         size, forms, compounds = len(word), _NONE, _NONE
-        if size >= PREFIX and (alike := self._alike(word[:PREFIX])):
-            forms = sorted([each for each in alike if each != word and abs(len(each) - size) < PREFIX])[:_MAX_FORMS]
+        if size >= PREFIX:
+            alike = self._newest.get(word[:PREFIX], _NONE)
+            if self._full:
+                alike = [*{*alike, *self._family(word[:PREFIX])}]
+            if alike and alike != [word]:
+                forms = [each for each in alike if each != word and abs(len(each) - size) < PREFIX]
+                forms = sorted(forms)[:_MAX_FORMS]
         if size >= _LEAST_START:
             begin, end = self._starting.get(word[:_LEAST_START]), self._ending.get(word[-PREFIX:])
             if begin or end:
@@ -195,10 +200,16 @@ class Lookup:
             compounds = compounds + [part for part in self._parts_of(word) if part not in compounds]
         return forms + compounds
 
-    def _alike(self, start: str) -> Iterable[str]:
-        """Return the terms with this prefix."""
-        newest = self._newest.get(start, ())
-        return {*newest, *self._family(start)} if self._full else newest
+    def rare(self, words: Iterable[str], most: float) -> list[tuple[int, str]]:
+        """Return the words in more than one and at most so many passages, after their number; the rarest first."""
+        found = []
+        for word in words:
+            having = len(last[0]) if (last := self._last(word)) else 0
+            if self._full and (full := self._family(word[:PREFIX]).get(word)):
+                having += full.having
+            if 1 < having <= most:
+                found.append((having, word))
+        return sorted(found)
 
     def _parts_of(self, word: str) -> list[str]:
         """Return the parts of a compound if both occur."""
@@ -215,7 +226,7 @@ class Lookup:
             terms, self._seen_terms = segment.terms_from(self._seen_terms if is_open else 0)
             for term in terms:
                 for word in self._query_terms.get(term, ()):
-                    self._meant.setdefault(word, set()).add(term)
+                    self.meant.setdefault(word, set()).add(term)
                 if len(term) >= LONG_WORD and term.isalpha():
                     self._starting.setdefault(term[:_LEAST_START], set()).add(term)
                     self._ending.setdefault(term[-PREFIX:], set()).add(term)

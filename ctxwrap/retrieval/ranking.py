@@ -8,6 +8,7 @@ passages that share rare words with the best ones are raised (`follow`).
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from operator import neg
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
@@ -225,9 +226,9 @@ class Ranking:
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
-        slot, weights = self._layout.slots.item(hit.place), self._weights
-        counted = [(-value, name) for value, name in zip(self._counted[:, slot].tolist(), self._names, strict=True)]
-        counted += [(-weights[name], name) for name in self._evidence.properties_of(slot)]
+        slot = self._layout.slots.item(hit.place)
+        counted = [*zip(map(neg, self._counted[:, slot].tolist()), self._names, strict=True)]
+        counted += self._evidence.properties_of(slot, self._weights)
         if self._hop is not None:
             counted.append((-self._hop.item(slot), "hop"))
         counted.sort()
