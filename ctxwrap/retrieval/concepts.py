@@ -106,18 +106,18 @@ pet dog cat|dish meal food|symbolize represent meaning|remind memory
 
 
 @cache
-def meanings() -> dict[str, list[str]]:
-    """Return the terms that each query term may stand for, in order."""
+def query_terms() -> dict[str, set[str]]:
+    """Return the query terms that may stand for each term."""
     found = defaultdict[str, set[str]](set)
     for line in _KINDS.strip().replace("\n    ", " ").splitlines():
         names, members = map(_terms, line.split(":"))
-        for name in names:
-            found[name] |= members - {name}
+        for member in members:
+            found[member] |= names - {member}
     for words in _SYNONYMS.replace("\n", "|").strip("|").split("|"):
         group = _terms(words)
         for each in group:
             found[each] |= group - {each}
-    return {word: sorted(meant) for word, meant in found.items()}
+    return dict(found)
 
 
 def _terms(words: str) -> frozenset[str]:

@@ -1,13 +1,14 @@
 """The features of each candidate passage, one column per feature, with values from 0 to about 1."""
 
-import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
+from ctxwrap.language.patterns import Runs, lazy_pattern
 from ctxwrap.language.words import MAX_READ
 from ctxwrap.retrieval.index import STANDING_TERM, Index
 from ctxwrap.retrieval.layout import ANSWERS, GAP, OPENS, REACH, Ints
@@ -59,41 +60,51 @@ _RANKED = 100
 _RANK_VALUES = 1 / (1 + np.arange(_RANKED) / 10)
 
 _DAY = 86_400
-_BEFORE = np.array([0.0] + [_SCORE_DECAY**step for step in range(1, REACH + 1)])
-_BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
+_BEFORE = np.array([_SCORE_DECAY**step for step in range(REACH, 0, -1)] + [0.0])
+_BOTH_SIDES = np.concatenate((_BEFORE, _BEFORE[-2::-1]))
 
-_TITLED = ("book", "novel", "movie", "film", "song", "series", "show", "game", "band", "album", "title")
+_TITLED = "book|novel|movie|film|song|series|show|game|band|album|title"
+_PLACED = "where|who|whos|whose|city|cities|country|countries|place|places|state|states"
 _ASKED = (
     (
-        ("time", ("when", "what ", "which ", "how long")),
-        re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
+        "time",
+        {"when", "long", "date", "day", "month", "year", "time"},
+        lazy_pattern(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
     ),
-    (("figure", ("how ",)), re.compile(r"\bhow (?:many|much|often|old|long)\b")),
-    (("title", _TITLED), re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b")),
+    ("figure", {"many", "much", "often", "old", "long"}, lazy_pattern(r"\bhow (?:many|much|often|old|long)\b")),
     (
-        ("place", ("where", "who", "city", "cities", "countr", "place", "state")),
-        re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b"),
+        "title",
+        {f"{word}{end}" for word in _TITLED.split("|") for end in ("", "s")},
+        lazy_pattern(rf"\b(?:{_TITLED})s?\b"),
     ),
+    ("place", {*_PLACED.split("|")}, lazy_pattern(rf"\b(?:{_PLACED})\b")),
 )
-"""Properties that a question may ask for: the name and a cheap pre-check, and the pattern."""
+"""Properties that a question may ask for: words of which it has one, and the pattern."""
+
+_ASKING = set[str]().union(*[words for _, words, _ in _ASKED])
+_WORDS = Runs(r"\w")
 
 _PROPERTIES = {
-    "question": TextFeature.QUESTION,
+    "question": int(TextFeature.QUESTION),
     "answers": ANSWERS,
     "opens": OPENS,
-    "time": TextFeature.TIME,
-    "figure": TextFeature.FIGURE,
-    "title": TextFeature.QUOTE,
-    "place": TextFeature.NAME,
+    "time": int(TextFeature.TIME),
+    "figure": int(TextFeature.FIGURE),
+    "title": int(TextFeature.QUOTE),
+    "place": int(TextFeature.NAME),
     "gap": GAP,
 }
 """Features that are marks."""
 
 _EACH = np.array([*_PROPERTIES.values()])
-_HAS = (np.arange(GAP + 256)[:, np.newaxis] & _EACH == _EACH).astype(float)
+_MARKS = np.arange(GAP + 256)
+_HAS = (_MARKS[:, np.newaxis] & _EACH == _EACH).astype(float)
 """For all combinations of marks, which properties they have."""
 
-_TERM_FEATURES = ("words", "cover", "around", "rank", "before")
+_ASKS_NOTHING = (_MARKS & TextFeature.QUESTION == 0).astype(float)
+"""For all combinations of marks, 0 for those of a question."""
+
+_TERM_FEATURES = ("group", "words", "cover", "around", "rank", "before")
 
 
 class FeatureMatrix:
@@ -112,21 +123,26 @@ class FeatureMatrix:
         speaker_terms = frozenset().union(*names)
         self.known_words = speaker_terms.union(wanted)
         """The words of the query and of names."""
-        self._words, self.entries = 0, list[Entry]()
+        self._words = 0
+        self.entries: list[Entry] = []
         for word in self._rarest([term for term in wanted if term not in speaker_terms]):
             self._add_word(word, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
         self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
-        self.names = [*_PROPERTIES, "speaker", "group", *_TERM_FEATURES, "hop"]
+        self._properties: dict[int, list[tuple[float, str]]] = {}
+        self.names = [*(("speaker",) if self._names_one() else ()), *_TERM_FEATURES]
         self.names += [*(("month", "day") if self._dates else ()), *(("meaning", "meaning around") if vectors else ())]
-        self.values = np.zeros((len(self.names), self.scan.width))
-        """A row for each feature; that of the hop is empty yet."""
+        self.values = np.empty((len(self.names), self.scan.width))
+        """A row for each feature that is no property."""
         if self.scan.width:
-            self.values[: len(_PROPERTIES)] = _HAS.take(self.scan.layout.marks, 0).T
             self._add_term_features()
             self._add_other_features()
+
+    def _names_one(self) -> bool:
+        """Whether the query names a single speaker."""
+        return len({self.index.names[speaker][1] for speaker in self._asked}) == 1
 
     def _rarest(self, terms: list[str]) -> list[str]:
         """Return the terms, or the rarest of a long query."""
@@ -135,7 +151,8 @@ class FeatureMatrix:
     def _add_word(self, word: str, wanted: Container[str]) -> None:
         """Add the terms of a word of the query."""
         lookup, row = self.lookup, self._words
-        (own, forms), meant = lookup.find(word), lookup.meant_by(word, wanted)
+        own, forms = lookup.find(word)
+        meant = lookup.meant_by(word, wanted) if word in lookup.meant else None
         if own:
             self.entries.append((own, row, own.rarity, OWN))
         if forms:
@@ -145,7 +162,8 @@ class FeatureMatrix:
         if meant:
             cap = _MEANT_CAP * lookup.rarity(sum(each.having for each in meant))
             self.entries += [(each, row, _MEANT_WEIGHT * min(each.rarity, cap), MEANT) for each in meant]
-        self._words += bool(own or forms or meant)
+        if own or forms or meant:
+            self._words += 1
 
     def _also(self, most: int) -> Ints:
         """Return places that words alone would not find: standing instructions, and by date or meaning."""
@@ -162,27 +180,40 @@ class FeatureMatrix:
         row: FeatureColumn = self.values[self.names.index(name)]
         return row
 
+    def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
+        """Return what the properties count for each slot."""
+        counted = tuple([weights[name] if name in self.asked else 0.0 for name in _PROPERTIES])
+        return _scores_of_marks(counted).take(self.scan.layout.marks)
+
+    def properties_of(self, slot: int, weights: Mapping[str, float]) -> list[tuple[float, str]]:
+        """Return what the properties of a passage count, less than zero if they raise its score, and their names."""
+        marks = self.scan.layout.marks.item(slot)
+        if (known := self._properties.get(marks)) is None:
+            having = [name for name in self.asked if marks & _PROPERTIES[name] == _PROPERTIES[name]]
+            known = self._properties[marks] = [(-weights[name], name) for name in having]
+        return known
+
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
         layout, width = self.scan.layout, self.scan.width
-        planes = np.zeros((3, self._words, width), np.float32)
-        self.scan.weigh(self.entries, planes[0], planes[1])
-        _spread_maximum(planes[0], planes[2])
-        first = self.names.index("words")
-        self.values[first : first + 3] = np.add.reduce(planes, 1)
-        words, cover, around = self.row("words"), self.row("cover"), self.row("around")
-        around -= around * self.row("gap")
+        group, words, cover, around, rank, before = self.values[self.names.index("group") :][: len(_TERM_FEATURES)]
+        weights, has = self.scan.weigh(self.entries, self._words)
+        words[:] = np.add.reduce(weights[REACH:-REACH].reshape(self._words, width), 0)
+        around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
+        around *= layout.marks != GAP
         _scale(words)
         _scale(around)
+        cover[:] = has
         cover /= max(1, self._words)
-        _rank(words - words * self.row("question"), self.scan.steps, self.row("rank"))
-        self.row("before")[:] = np.convolve(words, _BEFORE)[:width]
-        self.row("group")[:] = np.maximum.reduceat(words, layout.groups).repeat(layout.group_sizes)
+        _rank(words * _ASKS_NOTHING.take(layout.marks), self.scan.steps, rank)
+        before[:] = np.correlate(words, _BEFORE, "full")[:width]
+        best = np.maximum.reduceat(words, layout.groups)
+        group[:] = best if len(best) == 1 else best.take(layout.group_of)
 
     def _add_other_features(self) -> None:
         """Add the speaker and the dates that the query names, and similarity of meaning."""
         layout, width = self.scan.layout, self.scan.width
-        if len({self.index.names[speaker][1] for speaker in self._asked}) == 1:
+        if "speaker" in self.names:
             self.row("speaker")[:] = np.isin(self.scan.column("speaker_ids"), self._asked)
         if self._dates:
             days, back = np.unique(self.scan.column("times") // _DAY, return_inverse=True)
@@ -191,7 +222,7 @@ class FeatureMatrix:
         if self._meaning is not None:
             meaning = self.row("meaning")
             meaning[:] = self._meaning[layout.places] * (layout.marks != GAP)
-            around = np.convolve(meaning, _BOTH_SIDES)[REACH : REACH + width]
+            around = np.correlate(meaning, _BOTH_SIDES, "full")[REACH : REACH + width]
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
 
     def pair(self, scores: FeatureColumn) -> None:
@@ -219,25 +250,38 @@ def is_specific(index: Index, text: str) -> bool:
 
 def _asked_for(text: str) -> list[str]:
     small = text.lower()
-    return [name for (name, words), asked in _ASKED if any(map(small.__contains__, words)) and asked.search(small)]
+    found = _ASKING.intersection(_WORDS.findall(small))
+    return (
+        [name for name, words, asked in _ASKED if not words.isdisjoint(found) and asked.search(small)] if found else []
+    )
 
 
-def _spread_maximum(rows: FeatureColumn, spread: FeatureColumn) -> None:
-    """Enter the maximum of each passage and its neighbours, less with distance; each row begins with a gap."""
-    flat, best = rows.reshape(-1), spread.reshape(-1)
-    best[:] = flat
+@lru_cache(maxsize=64)
+def _scores_of_marks(weights: tuple[float, ...]) -> FeatureColumn:
+    """Return what each combination of marks counts, given the weights of the properties."""
+    scores: FeatureColumn = _HAS.dot(weights)
+    return scores
+
+
+def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
+    """Return the maximum of each slot and its neighbours, less with distance; as many empty slots are at both ends."""
+    width = len(rows) - 2 * REACH
+    best = rows[REACH : REACH + width]
     for step, decay in enumerate(_WORD_DECAYS, 1):
-        faded = flat * decay
-        np.maximum(best[step:], faded[:-step], out=best[step:])
-        np.maximum(best[:-step], faded[step:], out=best[:-step])
+        beside = np.maximum(rows[REACH - step : -REACH - step], rows[REACH + step : REACH + step + width])
+        beside *= decay
+        best = np.maximum(best, beside)
+    return best
 
 
 def _scale(row: FeatureColumn) -> None:
-    row /= np.maximum.reduce(row) or 1.0
+    row /= row[row.argmax()] or 1.0
 
 
 def _rank(scores: FeatureColumn, steps: FeatureColumn, ranks: FeatureColumn) -> None:
     """Enter 1 for the best, less for each further one; the newer first among equals."""
+    ranks.fill(0.0)
     found = scores.nonzero()[0]
-    best = found[(scores[found] + steps[found]).argsort()[: -_RANKED - 1 : -1]]
-    ranks[best] = _RANK_VALUES[: len(best)]
+    if len(found):
+        best = found[(scores[found] + steps[found]).argsort()[: -_RANKED - 1 : -1]]
+        ranks[best] = _RANK_VALUES[: len(best)]

@@ -7,8 +7,7 @@ import numpy as np
 
 from ctxwrap.retrieval.features import FeatureMatrix
 from ctxwrap.retrieval.layout import Ints
-from ctxwrap.retrieval.lookup import Term
-from ctxwrap.retrieval.scan import OWN, FeatureColumn
+from ctxwrap.retrieval.scan import FeatureColumn
 from ctxwrap.retrieval.terms import search_terms
 
 BEST = 3
@@ -26,22 +25,21 @@ def second_hop(
     evidence: FeatureMatrix, best: Ints, scores: Sequence[float], texts: Iterable[str | None]
 ) -> FeatureColumn | None:
     """Return the column for the best hits, given their slots, scores and texts; None if no word leads on."""
-    lookup, followed = evidence.lookup, dict[str, tuple[float, str, Term]]()
+    lookup = evidence.lookup
+    followed: dict[str, float] = {}
     most = max(_LEAST_HAVING, _MAX_SHARE * lookup.count)
     for score, text in zip(scores, texts, strict=True):
         if score < scores[0] - _FAR:
             break
-        known = lookup.known(set(search_terms(text or "")) - evidence.known_words, 2, most)
-        rare = sorted([(term.having, term.term, term) for term in known])
         counts = exp((score - scores[0]) / _SCALE)
-        for _, word, term in rare[:_MAX_TERMS]:
-            followed.setdefault(word, (-counts * term.rarity, word, term))
+        for having, word in lookup.rare(set(search_terms(text or "")) - evidence.known_words, most)[:_MAX_TERMS]:
+            followed.setdefault(word, -counts * lookup.rarity(having))
     if not followed:
         return None
-    entries = [(term, 0, -weight * term.rarity, OWN) for weight, _, term in sorted(followed.values())[:_MAX_TERMS]]
-    _, slots, weights = evidence.scan.postings(entries)
+    terms = lookup.known([word for _, word in sorted(zip(followed.values(), followed, strict=True))[:_MAX_TERMS]])
+    _, slots, weights = evidence.scan.postings(terms, [-followed[term.term] * term.rarity for term in terms])
     column = np.zeros(evidence.scan.width, np.float32)
     np.maximum.at(column, slots, weights)
     column[best] = 0.0
-    highest = column.max()
+    highest = column[column.argmax()]
     return column / highest if highest > 0 else None

@@ -1,6 +1,5 @@
 """Passages in slots: neighbours next to each other, with gaps between blocks, so that a column is one flat array."""
 
-from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,9 +23,10 @@ GAP = ANSWERS | OPENS
 _SHORT_ANSWER = 3
 """Terms up to which an answer says little without its question."""
 
+_LENGTHS = 3
+"""Which column has the lengths; they are used in sums of small floats."""
+
 _FEATURES, _QUESTION, _ASKS = 255, int(TextFeature.QUESTION), int(TextFeature.ASKS)
-_EMPTY_SLOTS = [0] * REACH
-_GAP_SLOTS = [GAP] * REACH
 
 
 class Layout(NamedTuple):
@@ -44,8 +44,8 @@ class Layout(NamedTuple):
     """The length of the passage in each slot."""
     groups: Ints
     """The first slot of each group, with the gap before it."""
-    group_sizes: Ints
-    """How many slots each group has."""
+    group_of: Ints
+    """Which of these groups each slot belongs to."""
     asking: Ints
     """The slots of questions with an answer in the next slot."""
     leaning: Ints
@@ -56,38 +56,41 @@ class WholeLayout:
     """Lays out all passages of an index, each group as one block, and follows the index."""
 
     def __init__(self) -> None:
-        self._slots, self._places = array("i"), array("i")
-        self._marks, self._lengths = array("H"), array("B")
-        self._groups, self._group_sizes = array("i"), array("i")
-        self._asking, self._leaning = array("i"), array("i")
+        self._passages = self._width = self._groups = self._asking = self._leaning = 0
+        """How much of the columns is used."""
+        self._columns = [np.zeros(64, np.float32 if at == _LENGTHS else np.intp) for at in range(8)]
+        """In the order of `Layout`; what is entered never changes, so that earlier layouts stay valid."""
 
     def of(self, index: Index) -> Layout:
-        for place in range(len(self._slots), len(index)):
+        for place in range(self._passages, len(index)):
             self._add(index, place)
-        by_slot = self._places, self._marks, self._lengths
-        groups, pairs = (self._groups, self._group_sizes), (self._asking, self._leaning)
-        return Layout(len(self._slots), *map(np.array, (self._slots, *by_slot, *groups, *pairs)))
+        slots, places, marks, lengths, groups, group_of, asking, leaning = self._columns
+        count, width = self._passages, self._width
+        by_slot = places[:width], marks[:width], lengths[:width]
+        pairs = asking[: self._asking], leaning[: self._leaning]
+        return Layout(count, slots[:count], *by_slot, groups[: self._groups], group_of[:width], *pairs)
 
     def _add(self, index: Index, place: int) -> None:
-        marks, length, group = index.features[place] & _FEATURES, index.lengths[place], len(self._groups)
+        slot, group = self._width, self._groups
+        if slot + REACH >= len(self._columns[0]):
+            self._columns = [np.concatenate((column, np.zeros_like(column))) for column in self._columns]
+        slots, places, marks, lengths, groups, group_of, asking, leaning = self._columns
+        mark, length = index.features[place] & _FEATURES, index.lengths[place]
         if group < len(index.group_starts) and index.group_starts[group] == place:
-            self._groups.append(len(self._marks))
-            self._group_sizes.append(REACH)
-            self._places.extend(_EMPTY_SLOTS)
-            self._lengths.extend(_EMPTY_SLOTS)
-            self._marks.extend(_GAP_SLOTS)
-            marks |= OPENS
-        elif self._marks[-1] & _ASKS:
-            marks |= ANSWERS
-            if self._marks[-1] & _QUESTION:
-                self._asking.append(len(self._marks) - 1)
+            groups[group] = slot
+            marks[slot : slot + REACH], group_of[slot : slot + REACH] = GAP, group
+            slot, group = slot + REACH, group + 1
+            mark |= OPENS
+        elif (before := marks.item(slot - 1)) & _ASKS:
+            mark |= ANSWERS
+            if before & _QUESTION:
+                asking[self._asking] = slot - 1
+                self._asking += 1
                 if length <= _SHORT_ANSWER:
-                    self._leaning.append(len(self._marks) - 1)
-        self._slots.append(len(self._marks))
-        self._places.append(place)
-        self._lengths.append(length)
-        self._marks.append(marks)
-        self._group_sizes[-1] += 1
+                    leaning[self._leaning] = slot - 1
+                    self._leaning += 1
+        slots[place], places[slot], marks[slot], lengths[slot], group_of[slot] = slot, place, mark, length, group - 1
+        self._passages, self._width, self._groups = place + 1, slot + 1, group
 
 
 def lay_out(column: Callable[[str], Ints], starts: Ints, ends: Ints, groups: Ints) -> Layout:
@@ -96,19 +99,19 @@ def lay_out(column: Callable[[str], Ints], starts: Ints, ends: Ints, groups: Int
     here, gaps = between(starts, ends), np.arange(REACH, REACH * len(sizes) + 1, REACH)
     used: Ints = np.arange(len(here)) + gaps.repeat(sizes)
     width = len(here) + REACH * len(sizes)
-    slots, places = np.zeros(len(all_lengths), np.int32), np.zeros(width, np.int32)
-    marks, lengths = np.full(width, GAP, np.uint16), np.zeros(width, np.uint8)
+    slots, places = np.zeros(len(all_lengths), np.int32), np.zeros(width, np.intp)
+    marks, lengths = np.full(width, GAP, np.intp), np.zeros(width, np.float32)
     slots[here], places[used] = used, here
     marks[used], lengths[used] = column("features")[here] & _FEATURES, all_lengths[here]
     asks = (marks[:-1] & _ASKS != 0) & (marks[1:] != GAP)
     asking = (asks & (marks[:-1] & _QUESTION != 0)).nonzero()[0]
     leaning = asking[lengths[asking + 1] <= _SHORT_ANSWER]
-    marks[1:] |= asks * np.uint16(ANSWERS)
+    marks[1:] |= asks * ANSWERS
     firsts = np.cumsum(sizes) - sizes + gaps
     marks[firsts[starts == column("group_starts")[groups]]] |= OPENS
     group_slots = firsts[np.append(True, groups[1:] != groups[:-1])[: len(groups)]] - REACH
-    group_sizes = np.diff(group_slots, append=width)
-    return Layout(len(here), slots, places, marks, lengths, group_slots, group_sizes, asking, leaning)
+    group_of = np.arange(len(group_slots)).repeat(np.diff(group_slots, append=width))
+    return Layout(len(here), slots, places, marks, lengths, group_slots, group_of, asking, leaning)
 
 
 def between(starts: Ints, ends: Ints) -> Ints:

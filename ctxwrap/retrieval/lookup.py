@@ -2,15 +2,16 @@
 
 from array import array
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from itertools import groupby
-from math import inf, log
+from math import log
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.concepts import meanings
+from ctxwrap.retrieval.concepts import query_terms
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.layout import Ints, WholeLayout, between
 from ctxwrap.retrieval.segments import Postings
@@ -41,6 +42,8 @@ _COMMON_TERM = 4000
 
 _MAX_FOUND = 1000
 """Maximum words whose terms are cached."""
+
+_NONE: list[str] = []
 
 _SEGMENTS_PER_QUERY = 1
 """Segments whose prefixes are read per query, a few milliseconds each."""
@@ -84,6 +87,10 @@ class Term(NamedTuple):
     """Postings in the last segment."""
 
 
+_term: Callable[[tuple[str, int, float, FullPostings | None, Postings | None]], Term] = partial(tuple.__new__, Term)
+"""Like `_make`, without a call in Python for each term."""
+
+
 class Lookup:
     """Cached lookups in an index; valid until the index changes. Obtain it with `lookup_in`."""
 
@@ -102,7 +109,9 @@ class Lookup:
         self._starting: dict[str, set[str]] = {}
         self._ending: dict[str, set[str]] = {}
         """Long terms by their first and by their last letters."""
-        self._meanings = meanings()
+        self._query_terms = query_terms()
+        self.meant: dict[str, set[str]] = {}
+        """Terms that occur, by the words that may stand for them."""
         self._newest: dict[str, list[str]] = {}
         """Terms of the last segment by their prefix."""
         self._last: Callable[[str], Postings | None] = lambda _: None
@@ -151,47 +160,56 @@ class Lookup:
         """Return the term of a word, if it occurs, and related terms: other forms, compounds and their parts."""
         found = self._found.get(word)
         if found is None:
-            own, related = self.known([word]), self._related_to(word)
-            found = self._found[word] = own[0] if own else None, self.known(related) if related else []
+            terms = self.known((word, *self._related_to(word)))
+            own = terms.pop(0) if terms and terms[0].term == word else None
+            found = self._found[word] = own, terms
         return found
 
     def meant_by(self, word: str, wanted: Container[str]) -> list[Term]:
         """Return terms that a query word may stand for, without those that are wanted anyway."""
-        meant, newest = self._meanings.get(word), self._newest
-        if not meant:
-            return []
-        # most terms do not occur in a short conversation, which this tells at once
-        return self.known(
-            [each for each in meant if (self._full or each in newest.get(each[:PREFIX], ())) and each not in wanted]
-        )
+        meant = self.meant.get(word)
+        return self.known([each for each in sorted(meant) if each not in wanted]) if meant else []
 
-    def known(self, words: Iterable[str], least: int = 1, most: float = inf) -> list[Term]:
-        """Return the terms that occur, in at least and at most so many passages."""
-        found = []
+    def known(self, words: Iterable[str]) -> list[Term]:
+        """Return the terms that occur."""
+        found, postings, above = [], self._last, self.count + 1
         for word in words:
-            last = self._last(word)
-            full = self._family(word[:PREFIX]).get(word) if self._full else None
-            having = (full.having if full else 0) + (len(last[0]) if last else 0)
-            if least <= having <= most:
-                found.append(Term(word, having, self.rarity(having), full, last))
+            last, full = postings(word), self._family(word[:PREFIX]).get(word) if self._full else None
+            having = (len(last[0]) if last else 0) + (full.having if full else 0)
+            if having:
+                found.append(_term((word, having, log(above / (having + 0.5)), full, last)))
         return found
 
     def _related_to(self, word: str) -> list[str]:
         """Return terms with the same prefix and about the same length, then compounds with the word, then its parts."""
-        size, alike = len(word), self._newest.get(word[:PREFIX], [])
-        if self._full:
-            alike = [*{*alike, *self._family(word[:PREFIX])}]
-        forms = [each for each in alike if each != word and abs(len(each) - size) < PREFIX <= size]
-        begin, end = self._starting.get(word[:_LEAST_START]), self._ending.get(word[-PREFIX:])
-        if (begin or end) and size >= _LEAST_START:
-            found = {each for each in begin or () if each.startswith(word)}
-            found |= {each for each in end or () if each.endswith(word)}
-            compounds = sorted(found - {word})[:_MAX_COMPOUNDS]
-        else:
-            compounds = []
+        size, forms, compounds = len(word), _NONE, _NONE
+        if size >= PREFIX:
+            alike = self._newest.get(word[:PREFIX], _NONE)
+            if self._full:
+                alike = [*{*alike, *self._family(word[:PREFIX])}]
+            if alike and alike != [word]:
+                forms = [each for each in alike if each != word and abs(len(each) - size) < PREFIX]
+                forms = sorted(forms)[:_MAX_FORMS]
+        if size >= _LEAST_START:
+            begin, end = self._starting.get(word[:_LEAST_START]), self._ending.get(word[-PREFIX:])
+            if begin or end:
+                found = {each for each in begin or () if each.startswith(word)}
+                found.update([each for each in end or () if each.endswith(word)])
+                compounds = sorted(found - {word})[:_MAX_COMPOUNDS]
         if size >= LONG_WORD:
-            compounds += [part for part in self._parts_of(word) if part not in compounds]
-        return [*sorted(forms)[:_MAX_FORMS], *compounds]
+            compounds = compounds + [part for part in self._parts_of(word) if part not in compounds]
+        return forms + compounds
+
+    def rare(self, words: Iterable[str], most: float) -> list[tuple[int, str]]:
+        """Return the words in more than one and at most so many passages, after their number; the rarest first."""
+        found = []
+        for word in words:
+            having = len(last[0]) if (last := self._last(word)) else 0
+            if self._full and (full := self._family(word[:PREFIX]).get(word)):
+                having += full.having
+            if 1 < having <= most:
+                found.append((having, word))
+        return sorted(found)
 
     def _parts_of(self, word: str) -> list[str]:
         """Return the parts of a compound if both occur."""
@@ -207,13 +225,15 @@ class Lookup:
             segment, is_open = self.index.segments[self._seen_segment], self._seen_segment == last
             terms, self._seen_terms = segment.terms_from(self._seen_terms if is_open else 0)
             for term in terms:
+                for word in self._query_terms.get(term, ()):
+                    self.meant.setdefault(word, set()).add(term)
                 if len(term) >= LONG_WORD and term.isalpha():
                     self._starting.setdefault(term[:_LEAST_START], set()).add(term)
                     self._ending.setdefault(term[-PREFIX:], set()).add(term)
             if is_open:
                 for start, alike in groupby(terms, _PREFIX_OF):
                     self._newest.setdefault(start, []).extend(alike)
-                self._last = segment.postings
+                self._last = segment.reader()
                 break
             self._seen_segment, self._seen_terms, self._newest = self._seen_segment + 1, 0, {}
 
@@ -248,19 +268,23 @@ class Lookup:
 
         Of a common term, if `edges` are given, only those between each pair of ascending edges.
         """
-        newest = [(which, *term.last) for which, term in enumerate(terms) if term.last]
-        rows: Ints = np.array([which for which, _, _ in newest], np.intp).repeat([len(each) for _, each, _ in newest])
-        places: Ints = np.frombuffer(b"".join([places for _, places, _ in newest]), np.uint16)
-        counts: Ints = np.frombuffer(b"".join([counts for _, _, counts in newest]), np.uint8)
+        newest = [term.last or _NO_POSTINGS for term in terms]
+        all_places, all_counts = zip(*newest, strict=True) if newest else ((), ())
+        which = np.arange(len(terms)).repeat(np.array([*map(len, all_places)], np.intp))
+        places: Ints = np.frombuffer(b"".join(all_places), np.uint16).astype(np.intp)
+        counts: Ints = np.frombuffer(b"".join(all_counts), np.uint8)
         if not self._full:
-            return rows, places, counts
-        full = [(which, *term.full.between(edges)) for which, term in enumerate(terms) if term.full]
-        before: Ints = np.array([which for which, _, _ in full], np.intp).repeat([len(each) for _, each, _ in full])
+            return which, places, counts
+        full = [(at, *term.full.between(edges)) for at, term in enumerate(terms) if term.full]
+        before: Ints = np.array([at for at, _, _ in full], np.intp).repeat([len(each) for _, each, _ in full])
         return (
-            np.concatenate((before, rows)),
-            np.concatenate([*[places for _, places, _ in full], places + np.int32(self.index.bases[-1])]),
+            np.concatenate((before, which)),
+            np.concatenate([*[places for _, places, _ in full], places + self.index.bases[-1]]),
             np.concatenate([*[counts for _, _, counts in full], counts]),
         )
+
+
+_NO_POSTINGS: Postings = array("H"), array("B")
 
 
 def lookup_in(index: Index) -> Lookup:

@@ -8,6 +8,7 @@ passages that share rare words with the best ones are raised (`follow`).
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from operator import neg
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
@@ -16,6 +17,7 @@ from ctxwrap.retrieval.passages import TextFeature
 if TYPE_CHECKING:
     from ctxwrap.retrieval.features import Flags
     from ctxwrap.retrieval.layout import Ints
+    from ctxwrap.retrieval.scan import FeatureColumn
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
@@ -80,10 +82,6 @@ _TOKENS_PER_TERM, _TOKENS_PER_LINE = 2.0, 5
 _LEAST_HITS, _MAX_HITS, _SPARE = 200, 2000, 6
 
 
-_PROPERTIES = frozenset(("question", "answers", "opens", "time", "figure", "title", "place"))
-"""Features of how something is said; some count only if the question asks for them."""
-
-
 TextOf = Callable[[int, int], str | None]
 """Returns the text of a passage by message number and part, or None if it is gone."""
 
@@ -123,13 +121,14 @@ class Ranking:
         self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
-        skipped = _PROPERTIES - self._evidence.asked
-        self._weights = np.array([0.0 if name in skipped else weights[name] for name in self._names])
+        self._weights = weights
         self._counted = self._evidence.values
-        """What each feature counts for the score of each slot."""
-        self._counted *= self._weights[:, np.newaxis]
-        self._scores = np.add.reduce(self._counted, 0)
+        """What each feature that is no property counts for the score of each slot."""
+        self._counted *= np.array([weights[name] for name in self._names])[:, np.newaxis]
+        self._scores = self._evidence.score_properties(weights)
+        self._scores += np.add.reduce(self._counted, 0)
         self._evidence.pair(self._scores)
+        self._hop: FeatureColumn | None = None
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
         self._hits: list[RankedPassage] | None = None
@@ -137,7 +136,9 @@ class Ranking:
     @property
     def _ranked(self) -> "Ints":
         """Slots of the hits, best first."""
-        if self._sorted is None:
+        if self._sorted is None and self._hits is not None:
+            self._sorted = self._layout.slots[[hit.place for hit in self._hits]]
+        elif self._sorted is None:
             ranked = (self._scores + self._evidence.scan.steps).argsort()[: -self._layout.passages - 1 : -1]
             if self._kept is not None:
                 ranked = ranked[self._kept[ranked]]
@@ -158,11 +159,12 @@ class Ranking:
 
     @hits.setter
     def hits(self, hits: list[RankedPassage]) -> None:
-        self._sorted = self._layout.slots[[hit.place for hit in hits]]
-        self._hits = hits
+        self._sorted, self._hits = None, hits
 
-    def best(self, count: int) -> list[RankedPassage]:
-        return self._hits_at(self._ranked[:count])
+    def best_numbers(self, count: int) -> list[int]:
+        """Return the message numbers of the best hits."""
+        numbers = self._evidence.index.numbers
+        return [numbers[place] for place in self._layout.places[self._ranked[:count]].tolist()]
 
     def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
         index, places = self._evidence.index, self._layout.places[ranked].tolist()
@@ -183,15 +185,17 @@ class Ranking:
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
+        import numpy as np
+
         from ctxwrap.retrieval.hops import BEST, second_hop
 
-        hits = self.best(BEST)
+        best = self._ranked[:BEST]
+        hits = self._hits_at(best)
         texts = [text_of(hit.number, hit.part) for hit in hits]
-        column = second_hop(self._evidence, self._ranked[:BEST], [hit.score for hit in hits], texts)
+        column = second_hop(self._evidence, best, [hit.score for hit in hits], texts)
         if column is not None:
-            hop = self._names.index("hop")
-            self._counted[hop] = self._weights[hop] * column
-            self._scores += self._counted[hop]
+            self._hop = column * np.float64(self._weights["hop"])
+            self._scores += self._hop
             self._sorted = self._hits = None
 
     def related(self) -> list[RankedPassage]:
@@ -205,7 +209,7 @@ class Ranking:
         """Return the best related hits whose scores are close to the best one's."""
         ranked = self._ranked
         scores = self._scores[ranked]
-        kept = scores >= scores.max(initial=0.0) - self._margin
+        kept = scores >= (max(0.0, scores[scores.argmax()]) if len(scores) else 0.0) - self._margin
         if "meaning" in self._names:
             # scores add up words and meaning, so a passage without a common word is far below one that has some
             meaning = self._counted[self._names.index("meaning")][ranked]
@@ -216,14 +220,19 @@ class Ranking:
     def _is_related(self, ranked: "Ints") -> "Flags":
         import numpy as np
 
-        related: Flags = np.maximum.reduce(self._counted[self._names.index("words") :], 0)[ranked] > 0
+        most = np.maximum.reduce(self._counted[self._names.index("words") :], 0)
+        related: Flags = (most if self._hop is None else most + self._hop)[ranked] > 0
         return related
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""
-        counted = self._counted[:, self._layout.slots[hit.place]].tolist()
-        best = sorted([(-value, name) for name, value in zip(self._names, counted, strict=True) if value > 0])
-        return tuple([name for _, name in best[:3]])
+        slot = self._layout.slots.item(hit.place)
+        counted = [*zip(map(neg, self._counted[:, slot].tolist()), self._names, strict=True)]
+        counted += self._evidence.properties_of(slot, self._weights)
+        if self._hop is not None:
+            counted.append((-self._hop.item(slot), "hop"))
+        counted.sort()
+        return tuple([name for value, name in counted[:3] if value < 0])
 
 
 def hits_for(index: Index, budget: int) -> int:

@@ -55,6 +55,7 @@ class CandidateScan:
         else:
             self.layout = self._laid_out(np.union1d(self._best(entries, max(_LEAST_BEST, most)), also(most)))
         self.width = len(self.layout.marks)
+        self._norms = self.layout.lengths * self._norm_per_term + self._least_norm
         self.steps = _STEPS[: self.width] if self.width <= len(_STEPS) else np.arange(self.width) * _TINY
         """Added to scores when sorting, so that the newer of equals comes first."""
 
@@ -72,30 +73,37 @@ class CandidateScan:
         """Return a column of the index by slot; what it has for empty slots means nothing."""
         return self.lookup.column(name)[self.layout.places]
 
-    def postings(self, entries: Sequence[Entry]) -> tuple[Ints, Ints, FeatureColumn]:
-        """Return the postings of terms in the candidates: which of the entries, the slot, and the weight there."""
-        which, places, counts = self.lookup.postings([term for term, _, _, _ in entries], self._edges)
+    def postings(self, terms: Sequence[Term], weights: Sequence[float]) -> tuple[Ints, Ints, FeatureColumn]:
+        """Return the postings of terms in the candidates: which of the terms, the slot, and the weight there."""
+        which, places, counts = self.lookup.postings(terms, self._edges)
         slots = self.layout.slots[places]
         if self._edges is not None:
             here = slots.nonzero()[0]
             which, slots, counts = which[here], slots[here], counts[here]
-        weights = np.array([(K1 + 1) * weight for _, _, weight, _ in entries], np.float32)[which]
-        norms = self.layout.lengths[slots] * np.float32(self._norm_per_term) + np.float32(self._least_norm)
-        return which, slots, weights * (counts / (counts + norms))
+        most = np.array([(K1 + 1) * weight for weight in weights], np.float32)[which]
+        return which, slots, most * (counts / (counts + self._norms[slots]))
 
-    def weigh(self, entries: Sequence[Entry], weights: FeatureColumn, has: FeatureColumn) -> None:
-        """Enter for each query word and slot the weight of its best term there, and whether the word is there.
+    def weigh(self, entries: Sequence[Entry], words: int) -> tuple[FeatureColumn, FeatureColumn]:
+        """Return for each query word and slot the weight of its best term there, and how many words each slot has.
 
-        What a word may stand for has a weight, but is not the word.
+        What a word may stand for has a weight, but is not the word. Empty slots precede and follow the weights.
         """
-        entries = sorted(entries, key=itemgetter(2))  # what is assigned last stays
-        which, slots, found = self.postings(entries)
-        at = np.array([row * self.width for _, row, _, _ in entries], np.intp)[which] + slots
-        weights.reshape(-1)[at] = found
-        kinds = [kind for _, _, _, kind in entries]
+        weights, width = np.zeros(words * self.width + 2 * REACH, np.float32), self.width
+        if not entries:
+            return weights, np.zeros(width)
+        in_order = sorted(entries, key=itemgetter(2))  # what is assigned last stays
+        terms, rows, rarities, kinds = zip(*in_order, strict=True)
+        which, slots, found = self.postings(terms, rarities)
+        at = np.array([row * width + REACH for row in rows])[which] + slots
+        weights[at] = found
         if MEANT in kinds:
-            at = at[(np.array(kinds) != MEANT)[which]]
-        has.reshape(-1)[at] = 1.0
+            said = np.array([kind != MEANT for kind in kinds])[which]
+            at, slots = at[said], slots[said]
+        if FORM not in kinds:
+            return weights, np.bincount(slots, minlength=width)
+        has = np.zeros(len(weights), np.float32)  # of several forms of a word, one counts
+        has[at] = 1.0
+        return weights, np.add.reduce(has[REACH:-REACH].reshape(words, width), 0)
 
     def _best(self, entries: Sequence[Entry], most: int) -> Ints:
         """Return the passages with the highest term scores, newer ones first among equals.

@@ -6,7 +6,7 @@ import zlib
 from array import array
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
@@ -115,6 +115,10 @@ class WordSegment:
         while at < len(listed) and (term := listed[at]).startswith(prefix):
             yield term, self._postings_at(at) if self._open is None else self._open[term]
             at += 1
+
+    def reader(self) -> Callable[[str], Postings | None]:
+        """Return `postings`, or what does the same faster until the segment is sealed."""
+        return self.postings if self._open is None else self._open.get
 
     def _postings_at(self, at: int) -> Postings:
         start, end = self._starts[at], self._starts[at + 1]

@@ -278,10 +278,10 @@ class Retriever:
         ranking = self._ranking(index, query, vectors, hits_for(index, budget))
         ranking.leave_out(below, left)
         texts = self._texts
-        texts.expect(ranking.best(_AT_A_TIME))
+        texts.expect(ranking.best_numbers(_AT_A_TIME))
         ranking.follow(texts.passage)
         ranking.hits = ranking.relevant(tried(budget))
-        texts.expect(ranking.hits)
+        texts.expect([hit.number for hit in ranking.hits])
         if self._lines is None or self._lines.count is not count:
             self._lines = Lines(index, texts.passage, count)
         return Retrieved(*choose_passages(self._lines, ranking, budget))
@@ -299,7 +299,7 @@ class Retriever:
         for hit in ranking.related():
             best.setdefault(hit.number, hit)
         hits = list(best.values())[:limit]
-        self._texts.expect(hits)
+        self._texts.expect([hit.number for hit in hits])
         return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
 
     def embed(self, below: int, transaction: Callable[[Callable[[], Any]], Any]) -> None:
@@ -364,12 +364,11 @@ class _Texts:
         self._size = 0
         self._ahead: list[int] = []
 
-    def expect(self, hits: Iterable[RankedPassage]) -> None:
-        """Announce the passages to be read, about in this order."""
+    def expect(self, numbers: Iterable[int]) -> None:
+        """Announce the messages to be read, about in this order."""
         if self._size > _KEPT:
             self._known, self._size = {}, 0
-        numbers = dict.fromkeys([hit.number for hit in hits])
-        self._ahead = [number for number in numbers if number not in self._known]
+        self._ahead = [number for number in dict.fromkeys(numbers) if number not in self._known]
 
     def passage(self, number: int, part: int) -> str | None:
         if (pieces := self._known.get(number)) is None:
