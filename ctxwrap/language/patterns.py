@@ -33,6 +33,19 @@ class Runs:
         return str(text.encode().translate(self._spaced), "ascii").split()
 
 
+_SHAPES = bytes.maketrans(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz123456789_,;", b"A" * 26 + b"a" * 26 + b"0" * 12
+)
+
+
+def shape_of(text: str) -> str:
+    """An ASCII text with `A` for a capital, `a` for another letter, and `0` for what else a word may end with.
+
+    A look for a few shapes takes a fraction of a search for a pattern.
+    """
+    return str(text.encode().translate(_SHAPES), "ascii")
+
+
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Like `re.compile`, but deferred. Compare a match by `re.pattern`: its `re` is not this object."""
     return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))
