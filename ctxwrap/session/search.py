@@ -278,10 +278,10 @@ class Retriever:
         ranking = self._ranking(index, query, vectors, hits_for(index, budget))
         ranking.leave_out(below, left)
         texts = self._texts
-        texts.expect(ranking.best(_AT_A_TIME))
+        texts.expect(partial(ranking.best, _AT_A_TIME))
         ranking.follow(texts.passage)
-        ranking.hits = ranking.relevant(tried(budget))
-        texts.expect(ranking.hits)
+        hits = ranking.hits = ranking.relevant(tried(budget))
+        texts.expect(lambda: hits)
         if self._lines is None or self._lines.count is not count:
             self._lines = Lines(index, texts.passage, count)
         return Retrieved(*choose_passages(self._lines, ranking, budget))
@@ -299,7 +299,7 @@ class Retriever:
         for hit in ranking.related():
             best.setdefault(hit.number, hit)
         hits = list(best.values())[:limit]
-        self._texts.expect(hits)
+        self._texts.expect(lambda: hits)
         return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
 
     def embed(self, below: int, transaction: Callable[[Callable[[], Any]], Any]) -> None:
@@ -333,7 +333,7 @@ class Retriever:
             index = index_files.load(self._log, index_files.WORDS, Index.from_segments)
             self._index = (
                 index,
-                IncrementalIndexer(self._log, self._pick, index_files.WORDS, index, partial(_add, index)),
+                IncrementalIndexer(self._log, self._pick, index_files.WORDS, index, partial(_add, index, self._texts)),
             )
         index, following = self._index
         following.go_on(below)
@@ -349,10 +349,11 @@ class Retriever:
         return Ranking(index, query, limit, now=now)
 
 
-def _add(index: Index, number: int, record: Record, text: str) -> None:
+def _add(index: Index, texts: "_Texts", number: int, record: Record, text: str) -> None:
     time, role = _time_of(record), str(record.get("role", "user"))
     day = day_name(time // _DAY) if time else ""
-    index.add(number, text, role=role, speaker=_name_in(record), group=day, time=time)
+    pieces = index.add(number, text, role=role, speaker=_name_in(record), group=day, time=time)
+    texts.keep(number, pieces, len(text))
 
 
 class _Texts:
@@ -362,17 +363,26 @@ class _Texts:
         self._log, self._pick = log, pick
         self._known: dict[int, list[str]] = {}
         self._size = 0
+        self._expected: Callable[[], Iterable[RankedPassage]] = tuple
         self._ahead: list[int] = []
 
-    def expect(self, hits: Iterable[RankedPassage]) -> None:
-        """Announce the passages to be read, about in this order."""
+    def keep(self, number: int, pieces: list[str], size: int) -> None:
+        """Keep a message that is at hand, if there is room."""
+        if self._size + size < _KEPT:
+            self._known[number] = pieces
+            self._size += size + 1
+
+    def expect(self, hits: Callable[[], Iterable[RankedPassage]]) -> None:
+        """Announce the passages to be read, about in this order; asked for when one is not known, which is rare."""
         if self._size > _KEPT:
             self._known, self._size = {}, 0
-        numbers = dict.fromkeys([hit.number for hit in hits])
-        self._ahead = [number for number in numbers if number not in self._known]
+        self._expected, self._ahead = hits, []
 
     def passage(self, number: int, part: int) -> str | None:
         if (pieces := self._known.get(number)) is None:
+            numbers = dict.fromkeys([hit.number for hit in self._expected()])
+            self._ahead += [each for each in numbers if each not in self._known]
+            self._expected = tuple
             ahead, self._ahead = self._ahead[:_AT_A_TIME], self._ahead[_AT_A_TIME:]
             self._read({number, *ahead} - self._known.keys())
             pieces = self._known[number]
