@@ -25,7 +25,8 @@ _MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in na
 _AMBIGUOUS = {"may", "march", "mar", "jun", "mars", "mai", "sep"}
 """These count as months only when capitalised."""
 
-_WORD = lazy_pattern(r"[^\W\d_]{3,12}|\d{1,4}")
+_LONGEST_NAME = 12
+_WORD = lazy_pattern(rf"[^\W\d_]{{3,{_LONGEST_NAME}}}|\d{{1,4}}")
 _ISO = lazy_pattern(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 _CJK_MONTH = lazy_pattern(r"(\d{1,2})\s?月(?:\s?(\d{1,2})\s?[日号])?")
 _DAY = 86_400
@@ -259,8 +260,13 @@ def relative_spans(text: str, now: int) -> list[Span]:
 
 
 def _hints_of(word: str) -> int:
+    small = word.lower()
+    if small.isalpha() and len(small) <= _LONGEST_NAME:  # as most words are
+        return _HINTS_AT_MONTH * (small in _MONTHS) | _HINTS_AT_TODAY * (small in _TRIGGERS)
+    if small.isdecimal():
+        return _HINTS_AT_NUMBER
     is_month = any(part.lower() in _MONTHS for part in _WORD.findall(word))
-    is_related = not _TRIGGERS.isdisjoint(_LETTERS.findall(word.lower()))
+    is_related = not _TRIGGERS.isdisjoint(_LETTERS.findall(small))
     has_digit = _DIGITS.search(word) is not None
     return _HINTS_AT_MONTH * is_month | _HINTS_AT_NUMBER * has_digit | _HINTS_AT_TODAY * is_related
 

@@ -87,7 +87,7 @@ _ENDS_ASKING = lazy_pattern(r"[?？][\s\"'”’)]*$")
 
 _TIME, _FIGURE, _STANDING = (frozenset(words.split()) for words in (TIME, FIGURE, STANDING))
 _STANDING_PHRASES = split_phrases(STANDING_PHRASES)
-_PHRASE_WORDS = tuple({max(phrase.split(), key=len) for phrase in _STANDING_PHRASES})
+_PHRASE_WORDS = lazy_pattern("|".join(max(phrase.split(), key=len) for phrase in _STANDING_PHRASES))
 _UNSPACED_TIME = ("昨天", "今天", "明天", "去年", "上周", "昨日", "今日", "明日")
 
 
@@ -115,10 +115,10 @@ def text_features(text: str) -> int:
 def _hints_of(text: str) -> int:
     """Return the features that words show by themselves."""
     small = text.lower()
-    words = set(_WORDS.findall(small))
+    words = {small} if small.isalnum() else set(_WORDS.findall(small))
     bits = _TIME_BIT * (not words.isdisjoint(_TIME)) | _STANDING_BIT * (not words.isdisjoint(_STANDING))
     bits |= _FIGURE_BIT * (not words.isdisjoint(_FIGURE) or any(word[0].isdigit() for word in words))
-    return bits | _PHRASE_BIT * has_any(small, _PHRASE_WORDS)
+    return bits | _PHRASE_BIT * bool(_PHRASE_WORDS.search(small))
 
 
 _HINTS = WordHints(_hints_of)

@@ -114,26 +114,27 @@ def select_passages(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
 ) -> PassageSelection:
     """Select the best hits that fit, under a heading per day or group, within `budget` tokens."""
-    filling = _filled(Lines(index, text_of, count), ranking, budget)
+    filling = _filled(Lines(index, text_of, count), ranking, ranking.hits, budget)
     text, tokens = filling.trim(budget)
     return PassageSelection(text, tokens, *filling.result())
 
 
-def choose_passages(lines: Lines, ranking: Ranking, budget: int) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """Return the chosen and the missed passages, best first, for callers that render them differently."""
-    return _filled(lines, ranking, budget).result()
+def choose_passages(
+    lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+    """Return the chosen and the missed of the hits, best first, for callers that render them differently."""
+    return _filled(lines, ranking, hits, budget).result()
 
 
-def _filled(lines: Lines, ranking: Ranking, budget: int) -> "_Filling":
+def _filled(lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int) -> "_Filling":
     filling = _Filling(lines, ranking)
-    for hits, share in _budget_shares(lines.index, ranking):
-        filling.fill(hits, budget, round(budget * share))
+    for some, share in _budget_shares(lines.index, hits):
+        filling.fill(some, budget, round(budget * share))
     return filling
 
 
-def _budget_shares(index: Index, ranking: Ranking) -> list[tuple[Sequence[RankedPassage], float]]:
+def _budget_shares(index: Index, hits: Sequence[RankedPassage]) -> list[tuple[Sequence[RankedPassage], float]]:
     """Split the budget: pairs of candidates and share, in order; the last gets the rest."""
-    hits = ranking.hits
     if not index.answers_at_length:
         return [(hits, 1.0)]
     user = [hit for hit in hits if index.role(hit.place) == "user"]
@@ -173,9 +174,9 @@ class _Filling:
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
                 yield later.popleft()
-            room = limit - self.used
-            is_new = self.words and room >= _MIN_TOKENS and hit.place not in self.taken
-            if is_new and (line := self.lines[hit.place]).tokens <= room and self._adds_nothing(line):
+            room, place = limit - self.used, hit.place
+            is_new = self.words and room >= _MIN_TOKENS and place not in self.taken
+            if is_new and self.lines[place].tokens <= room and self._adds_nothing(self.lines[place]):
                 later.append(hit)
             else:
                 yield hit
@@ -212,16 +213,19 @@ class _Filling:
 
     def _is_repeated(self, terms: frozenset[str], ends: Iterable[str]) -> bool:
         """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
-        if len(terms) >= _MIN_WORDS:
+        size = len(terms)
+        if size >= _MIN_WORDS:
             for end in ends:
                 for other in self.said.get(end, ()):
-                    if _is_nearly_same(terms, other):
+                    common = len(terms & other)
+                    if common >= _MIN_OVERLAP * (size + len(other) - common):
                         return True
         return False
 
     def _miss(self, hit: RankedPassage, why: str) -> None:
-        if hit.place not in self.taken:
-            self.missed.setdefault(hit.place, (hit.score, hit.place, hit, why))
+        place, _, _, score = hit
+        if place not in self.taken:
+            self.missed.setdefault(place, (score, place, hit, why))
 
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
@@ -264,11 +268,6 @@ class _Filling:
 _BY_SCORE = attrgetter("score", "place")
 
 
-def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
-    common = len(terms & other)
-    return common >= _MIN_OVERLAP * (len(terms) + len(other) - common)
-
-
 @lru_cache(maxsize=512)
 def _words_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the words, and of them the first and the last in the alphabet."""
@@ -276,12 +275,12 @@ def _words_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
     return words, (min(words), max(words)) if words else ()
 
 
-def _ascii_words(text: str) -> set[str]:
-    words = set(_WORDS.findall(text.lower()))
-    short = [word for word in words if len(word) <= _SHORT_WORD]
-    words.difference_update(short)
-    words.update(*[_DIGITS.findall(word) for word in short if not word.isalpha()])
-    return words
+def _ascii_words(text: str) -> Iterable[str]:
+    for word in set(_WORDS.findall(text.lower())):
+        if len(word) > _SHORT_WORD:
+            yield word
+        elif not word.isalpha():
+            yield from _DIGITS.findall(word)
 
 
 def heading_of(index: Index, place: int) -> str:

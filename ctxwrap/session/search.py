@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -273,18 +273,18 @@ class Retriever:
         if not len(index):
             return Retrieved()
         query, vectors = _shortened(query), self._meanings.of_all_before(end)
-        if vectors is None and not _is_specific(index, query):
+        if vectors is None and not _specificity()(index, query):
             return Retrieved()
         ranking = self._ranking(index, query, vectors, hits_for(index, budget))
         ranking.leave_out(below, left)
         texts = self._texts
         texts.expect(partial(ranking.best, _AT_A_TIME))
         ranking.follow(texts.passage)
-        hits = ranking.hits = ranking.relevant(tried(budget))
+        hits = ranking.relevant(tried(budget))
         texts.expect(lambda: hits)
         if self._lines is None or self._lines.count is not count:
             self._lines = Lines(index, texts.passage, count)
-        return Retrieved(*choose_passages(self._lines, ranking, budget))
+        return Retrieved(*choose_passages(self._lines, ranking, hits, budget))
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
         """The best messages before `below`, each once, with its best passage."""
@@ -396,11 +396,12 @@ class _Texts:
             self._size += len(text) + 1
 
 
-def _is_specific(index: Index, query: str) -> bool:
+@cache
+def _specificity() -> Callable[[Index, str], bool]:
     # numpy takes 0.1 s to import: load it with the first search
     from ctxwrap.retrieval.features import is_specific
 
-    return is_specific(index, query)
+    return is_specific
 
 
 def _name_in(record: Record) -> str:
