@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 from ctxwrap.language.patterns import Runs, lazy_pattern
+from ctxwrap.language.words import WordHints
 
 _NAMES = (
     ("january", "jan", "januar", "janvier", "enero", "gennaio", "janeiro"),
@@ -24,7 +25,8 @@ _MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in na
 _AMBIGUOUS = {"may", "march", "mar", "jun", "mars", "mai", "sep"}
 """These count as months only when capitalised."""
 
-_WORD = lazy_pattern(r"[^\W\d_]{3,12}|\d{1,4}")
+_LONGEST_NAME = 12
+_WORD = lazy_pattern(rf"[^\W\d_]{{3,{_LONGEST_NAME}}}|\d{{1,4}}")
 _ISO = lazy_pattern(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 _CJK_MONTH = lazy_pattern(r"(\d{1,2})\s?月(?:\s?(\d{1,2})\s?[日号])?")
 _DAY = 86_400
@@ -104,9 +106,10 @@ def days_in(text: str) -> list[Day]:
 
 def _may_name_days(text: str) -> bool:
     """Whether there is a number, and a month or numbers next to each other: a much faster test than `_DAYS`."""
-    if not _DIGITS.search(text):
-        return False
-    return bool(_NUMERIC_DAY.search(text)) or not _MONTHS.keys().isdisjoint(_LETTERS.findall(text.lower()))
+    hints = _HINTS.of(text)
+    if not hints & _HINTS_AT_NUMBER or hints & _HINTS_AT_MONTH:
+        return bool(hints & _HINTS_AT_NUMBER)
+    return ("-" in text or "." in text or not text.isascii()) and bool(_NUMERIC_DAY.search(text))
 
 
 def _named(found: re.Match[str]) -> str:
@@ -133,9 +136,10 @@ def _as_day(year: int, month: int, day: int) -> str:
 
 def dates_in(text: str, now: int = 0) -> Dates:
     """Return the dates in the text; a year counts only next to a month. `yesterday` is the day before `now`."""
-    small = text.lower()
-    spans = tuple(relative_spans(small, now)) if now else ()
-    if not any(map(small.__contains__, (*_MONTHS, "月"))) and not _ISO.search(text):
+    hints = _HINTS.of(text)
+    spans = tuple(relative_spans(text, now)) if now else ()
+    is_numeric = hints & _HINTS_AT_NUMBER and ("月" in text or ("-" in text and _ISO.search(text)))
+    if not hints & _HINTS_AT_MONTH and not is_numeric:
         return Dates(frozenset(), frozenset(), frozenset(), spans)
     months: set[int] = set()
     days: set[tuple[int, int]] = set()
@@ -233,14 +237,13 @@ _UNSPACED_AGO = lazy_pattern(r"([一二两三四五六七八九十]|\d{1,2})\s?(
 _UNSPACED_UNITS = {"天": 1, "周": 7, "星期": 7, "个星期": 7, "月": 30, "个月": 30, "年": 365}
 
 
-def relative_spans(small: str, now: int) -> list[Span]:
-    """Return the days that a text in lower case relates to the time `now`, such as `last Tuesday`, `two weeks ago`."""
-    today, found = now // _DAY, list[Span]()
-    if not small.isascii():
-        found += _unspaced_spans(small, today)
-    if _TRIGGERS.isdisjoint(_LETTERS.findall(small)):
+def relative_spans(text: str, now: int) -> list[Span]:
+    """Return the days that a text relates to the time `now`, such as `last Tuesday`, `two weeks ago`."""
+    today = now // _DAY
+    found = [] if text.isascii() else _unspaced_spans(text, today)
+    if not _HINTS.of(text) & _HINTS_AT_TODAY:
         return found
-    words: list[str] = _TOKEN.findall(small)
+    words: list[str] = _TOKEN.findall(text.lower())
     for at, word in enumerate(words):
         before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
         if word in _SHIFTS:
@@ -254,6 +257,22 @@ def relative_spans(small: str, now: int) -> list[Span]:
         elif size and (count := _count(words, at)) and _is_ago(words, at):
             found.append(_around(today, count, size))
     return found
+
+
+def _hints_of(word: str) -> int:
+    small = word.lower()
+    if small.isalpha() and len(small) <= _LONGEST_NAME:  # as most words are
+        return _HINTS_AT_MONTH * (small in _MONTHS) | _HINTS_AT_TODAY * (small in _TRIGGERS)
+    if small.isdecimal():
+        return _HINTS_AT_NUMBER
+    is_month = any(part.lower() in _MONTHS for part in _WORD.findall(word))
+    is_related = not _TRIGGERS.isdisjoint(_LETTERS.findall(small))
+    has_digit = _DIGITS.search(word) is not None
+    return _HINTS_AT_MONTH * is_month | _HINTS_AT_NUMBER * has_digit | _HINTS_AT_TODAY * is_related
+
+
+_HINTS_AT_MONTH, _HINTS_AT_NUMBER, _HINTS_AT_TODAY = 1, 2, 4
+_HINTS = WordHints(_hints_of)
 
 
 def _is_ago(words: list[str], at: int) -> bool:
@@ -295,12 +314,12 @@ def _weekday(day: int) -> int:
     return (day + 3) % 7
 
 
-def _unspaced_spans(small: str, today: int) -> list[Span]:
+def _unspaced_spans(text: str, today: int) -> list[Span]:
     found = [
         _around(today, int(count) if count.isdecimal() else _NUMBERS[count], _UNSPACED_UNITS[unit])
-        for count, unit in _UNSPACED_AGO.findall(small)
+        for count, unit in _UNSPACED_AGO.findall(text)
     ]
-    for word in _UNSPACED_SHIFT.findall(small):
+    for word in _UNSPACED_SHIFT.findall(text):
         shift = _SHIFTS.get(word)
         size = 365 if word == "去年" else 30 if word.endswith("月") else 7
         found.append(_unit_before(today, size) if shift is None else (today + shift, today + shift))
@@ -310,5 +329,5 @@ def _unspaced_spans(small: str, today: int) -> list[Span]:
 def spoken_days(text: str, today: int) -> list[str]:
     """Return the days that a text names, or relates to the day it was written, as MM-DD; days count from 1970."""
     named = [day.name[-5:] for day in days_in(text)]
-    single = [first for first, last in relative_spans(text.lower(), today * _DAY) if first == last != today]
+    single = [first for first, last in relative_spans(text, today * _DAY) if first == last != today]
     return list(dict.fromkeys([*named, *(f"{date.fromordinal(day + _EPOCH):%m-%d}" for day in single)]))

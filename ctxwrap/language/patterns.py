@@ -33,6 +33,19 @@ class Runs:
         return str(text.encode().translate(self._spaced), "ascii").split()
 
 
+_SHAPES = bytes.maketrans(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz123456789_,;", b"A" * 26 + b"a" * 26 + b"0" * 12
+)
+
+
+def shape_of(text: str) -> str:
+    """An ASCII text with `A` for a capital, `a` for another letter, and `0` for what else a word may end with.
+
+    A look for a few shapes takes a fraction of a search for a pattern.
+    """
+    return str(text.encode().translate(_SHAPES), "ascii")
+
+
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Like `re.compile`, but deferred. Compare a match by `re.pattern`: its `re` is not this object."""
     return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))
@@ -45,7 +58,10 @@ def folded(text: str) -> str:
 
 def has_any(text: str, hints: Iterable[str]) -> bool:
     """Whether a text has one of these hints: a look that takes a fraction of a search for a pattern."""
-    return any(map(text.__contains__, hints))
+    for hint in hints:  # noqa: SIM110  # `any` takes twice as long
+        if hint in text:
+            return True
+    return False
 
 
 def shortest_hints(hints: Iterable[str]) -> tuple[str, ...]:

@@ -1,6 +1,9 @@
 """Turns text of any script into search terms, in linear time."""
 
 import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from ctxwrap.language.patterns import Runs, lazy_pattern
 from ctxwrap.language.vocabulary import FORMS, STOP
@@ -37,11 +40,35 @@ _LEAST_BEFORE = {ending: int(least) for ending, least in (pair.split(":") for pa
 _ENDING_SIZES = tuple(dict.fromkeys(map(len, _LEAST_BEFORE)))
 
 
-def terms_of(text: str) -> list[str]:
-    """Return the search terms in order, without stop words."""
-    words = _WORDS.findall(text[:MAX_READ].replace("_", " "))
+class Words(NamedTuple):
+    """The words of a text as they are written; an underscore separates them."""
+
+    every: list[str]
+    """In order."""
+    distinct: frozenset[str]
+
+
+def words_in(text: str) -> Words:
+    """Return the words; those of a message are looked at for its terms, its features and the days that it names."""
+    return _kept_words(text) if len(text) <= LONGEST_KEPT else _words_in(text)
+
+
+def _words_in(text: str) -> Words:
+    words = _WORDS.findall(text.replace("_", " "))
+    return Words(words, frozenset(words))
+
+
+LONGEST_KEPT = 2000
+"""The characters of a text up to which what was found in it is kept."""
+
+_kept_words = lru_cache(maxsize=64)(_words_in)
+
+
+def terms_of(text: str, words: list[str] | None = None) -> list[str]:
+    """Return the search terms in order, without stop words; `words` are those of the text, if they are known."""
+    words = _WORDS.findall(text[:MAX_READ].replace("_", " ")) if words is None else words
     if text.isascii():
-        return [term for term in map(_TERMS.__getitem__, words) if term]
+        return list(filter(None, map(_TERMS.__getitem__, words)))
     return [term for raw in words for term in ([_TERMS[raw]] if raw.isascii() else _terms_in(raw)) if term]
 
 
@@ -53,19 +80,51 @@ def _terms_in(raw: str) -> list[str]:
     return found
 
 
-class _Terms(dict[str, str]):
-    """The terms of words, which are learned as they are met; of a long word its beginning counts."""
-
-    def __missing__(self, raw: str) -> str:
-        if len(raw) > _MAX_WORD:
-            return self[raw[:_MAX_WORD]]
-        if len(self) >= _MAX_KNOWN:
-            self.clear()
-        term = self[raw] = _term(raw)
-        return term
+_Value = TypeVar("_Value")
+_MAX_KNOWN = 65536
 
 
-_TERMS, _MAX_KNOWN = _Terms(), 65536
+class WordTable(dict[str, _Value]):
+    """Values of words, which are learned as the words are met; those of long words are not kept."""
+
+    def __init__(self, learn: Callable[[str], _Value]) -> None:
+        super().__init__()
+        self._learn = learn
+
+    def __missing__(self, raw: str) -> _Value:
+        value = self._learn(raw)
+        if len(raw) <= _MAX_WORD:
+            if len(self) >= _MAX_KNOWN:
+                self.clear()
+            self[raw] = value
+        return value
+
+
+class WordHints:
+    """Bits that say what a word hints at: a text without a hint needs no closer look."""
+
+    def __init__(self, learn: Callable[[str], int]) -> None:
+        self._bits = WordTable(learn)
+        self._plain: set[str] = set()
+        """Words without a hint, as most are."""
+        self._kept = lru_cache(maxsize=64)(self._of)
+
+    def of(self, text: str) -> int:
+        """Return the bits of all words of a text."""
+        return self._kept(text) if len(text) <= LONGEST_KEPT else self._of(text)
+
+    def _of(self, text: str) -> int:
+        bits = 0
+        for word in words_in(text).distinct - self._plain:
+            bits |= (own := self._bits[word])
+            if not own and len(word) <= _MAX_WORD:
+                self._plain.add(word)
+        if len(self._plain) > _MAX_KNOWN:
+            self._plain = set()
+        return bits
+
+
+_TERMS = WordTable(lambda raw: _term(raw[:_MAX_WORD]))
 
 
 def term_of(raw: str) -> str:

@@ -63,19 +63,20 @@ class Index:
 
     def add(
         self, number: int, text: str, *, role: str = "user", speaker: str = "", group: str = "", time: int = 0
-    ) -> None:
-        """Add a message; numbers must ascend. `time` is in seconds since 1970."""
+    ) -> list[str]:
+        """Add a message, and return its passages; numbers must ascend. `time` is in seconds since 1970."""
         if number <= self.highest:
             raise ValueError(f"message {number} must be numbered higher than {self.highest}")
-        pieces = passages(text)[:MAX_PARTS]
-        if not self.segments or len(self.segments[-1]) + len(pieces) > SIZE:
+        pieces = passages(text)
+        if not self.segments or len(self.segments[-1]) + min(len(pieces), MAX_PARTS) > SIZE:
             self._start_segment()
-        for part, passage in enumerate(pieces):
+        for part, passage in enumerate(pieces[:MAX_PARTS]):
             terms, features = passage_terms(passage, time), text_features(passage)
             length = min(len(terms), MAX_BYTE)
             if role == "user" and features & _STANDING:
                 terms.append(STANDING_TERM)
             self._put(IndexedPassage(number, part, time, length, features, role, speaker, group), terms)
+        return pieces
 
     def _put(self, document: IndexedPassage, terms: Sequence[str]) -> None:
         segment = self.segments[-1]

@@ -1,13 +1,11 @@
 """Splits long texts into passages, and detects features of a text."""
 
 import re
-from collections.abc import Iterable
 from enum import IntFlag
-from itertools import compress
-from operator import itemgetter
 
-from ctxwrap.language.patterns import Runs, lazy_pattern
+from ctxwrap.language.patterns import Runs, has_any, lazy_pattern, shape_of
 from ctxwrap.language.vocabulary import FIGURE, STANDING, STANDING_PHRASES, TIME, split_phrases
+from ctxwrap.language.words import WordHints
 
 MAX_WHOLE = 800
 """Texts up to this many bytes, about four per token, are not split."""
@@ -78,34 +76,49 @@ class TextFeature(IntFlag):
     """Contains a quotation, such as a title."""
 
 
-_FEATURES = tuple(map(int, TextFeature))
+_QUESTION_BIT, _TIME_BIT, _FIGURE_BIT, _NAME_BIT, _STANDING_BIT, _ASKS_BIT, _QUOTE_BIT = map(int, TextFeature)
+_PHRASE_BIT = 1 << 16
+"""Hints at a standing phrase."""
+
 _WORDS = Runs(r"\w")
 _NAME = lazy_pattern(r"[A-Z](?<=[\w,;] .)[a-z]")  # a set first is found fastest
-_QUOTES = ('"', "“", "”", "«", "»", "„")
-_ASKING = ("?", "？", "¿")
+_QUOTES = ("“", "”", "«", "»", "„")
 _ENDS_ASKING = lazy_pattern(r"[?？][\s\"'”’)]*$")
 
 _TIME, _FIGURE, _STANDING = (frozenset(words.split()) for words in (TIME, FIGURE, STANDING))
 _STANDING_PHRASES = split_phrases(STANDING_PHRASES)
+_PHRASE_WORDS = lazy_pattern("|".join(max(phrase.split(), key=len) for phrase in _STANDING_PHRASES))
 _UNSPACED_TIME = ("昨天", "今天", "明天", "去年", "上周", "昨日", "今日", "明日")
 
 
 def text_features(text: str) -> int:
     text = text[:_MAX_READ] if len(text) > _MAX_READ else text
+    # words are known one by one, unless underscores are a part of them
+    bits = _hints_of(text) if "_" in text else _HINTS.of(text)
+    if bits & _PHRASE_BIT:
+        bits ^= _PHRASE_BIT
+        bits |= _STANDING_BIT * has_any(text.lower(), _STANDING_PHRASES)
+    if "?" in text or "？" in text or "¿" in text:
+        bits |= _ASKS_BIT
+        if text.endswith("?") or _ENDS_ASKING.search(text[-60:]):
+            bits |= _QUESTION_BIT
+    if '"' in text:
+        bits |= _QUOTE_BIT
+    if text.isascii():
+        shape = shape_of(text)
+        has_name = " Aa" in shape and ("a Aa" in shape or "A Aa" in shape or "0 Aa" in shape)
+        return bits | _NAME_BIT * has_name
+    bits |= _TIME_BIT * has_any(text, _UNSPACED_TIME) | _QUOTE_BIT * has_any(text, _QUOTES)
+    return bits | _NAME_BIT * bool(_NAME.search(text))
+
+
+def _hints_of(text: str) -> int:
+    """Return the features that words show by themselves."""
     small = text.lower()
-    words = set(_WORDS.findall(small))
-    asks = _has(text, _ASKING)
-    tests = (  # in the order of `TextFeature`, whose members are slow to name
-        asks and _ENDS_ASKING.search(text[-60:]),
-        not words.isdisjoint(_TIME) or _has(text, _UNSPACED_TIME),
-        not words.isdisjoint(_FIGURE) or any(map(str.isdigit, map(itemgetter(0), words))),
-        _NAME.search(text),
-        not words.isdisjoint(_STANDING) or _has(small, _STANDING_PHRASES),
-        asks,
-        _has(text, _QUOTES),
-    )
-    return sum(compress(_FEATURES, tests))
+    words = {small} if small.isalnum() else set(_WORDS.findall(small))
+    bits = _TIME_BIT * (not words.isdisjoint(_TIME)) | _STANDING_BIT * (not words.isdisjoint(_STANDING))
+    bits |= _FIGURE_BIT * (not words.isdisjoint(_FIGURE) or any(word[0].isdigit() for word in words))
+    return bits | _PHRASE_BIT * bool(_PHRASE_WORDS.search(small))
 
 
-def _has(text: str, pieces: Iterable[str]) -> bool:
-    return any(map(text.__contains__, pieces))
+_HINTS = WordHints(_hints_of)

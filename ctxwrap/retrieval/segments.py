@@ -31,7 +31,7 @@ _INDEX = (("starts", "I"), ("places", "H"), ("counts", "B"))
 MAX_BYTE = 255
 """Upper limit of one-byte values: speakers, terms of a passage, occurrences of a term."""
 
-Postings = tuple["array[int]", "array[int]"]
+Postings = tuple["array[int]", "array[int] | bytearray"]
 """Places in the segment, and counts."""
 
 
@@ -93,13 +93,15 @@ class WordSegment:
         self._add_to_run(group, 1)
         self.highest = max(self.highest, number)
         self.changed = True
+        here = array("H", (place,))  # which is added faster than its number
         for term, count in Counter(terms).items():
             known = postings.get(term)
             if known is None:
-                known = postings[term] = (array("H"), array("B"))
+                known = postings[term] = (array("H"), bytearray())
                 insort(self._sorted, term)
-            known[0].append(place)
-            known[1].append(count if count < MAX_BYTE else MAX_BYTE)
+            places, counts = known
+            places += here
+            counts.append(count if count < MAX_BYTE else MAX_BYTE)
 
     def postings(self, term: str) -> Postings | None:
         if self._open is not None:

@@ -1,13 +1,14 @@
 """Fills a token budget with the best passages, rendered in chronological order."""
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import attrgetter
 from typing import NamedTuple
 
+from ctxwrap.language.patterns import Runs, lazy_pattern
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import TextFeature
@@ -31,7 +32,11 @@ _MAX_MISSED = 6
 _MAX_LINES = 512
 _STANDING = int(TextFeature.STANDING)
 _DAY = 86_400
-_WORD = re.compile(r"\w{3,}|\d+")
+_WORDS = Runs(r"\w")
+_SHORT_WORD = 2
+"""Of words up to this length only the digits count."""
+
+_DIGITS = lazy_pattern(r"\d+")
 _MIN_OVERLAP = 0.9
 _MIN_WORDS = 4
 _NOTHING_NEW = 1.5
@@ -59,6 +64,12 @@ class Passage(NamedTuple):
     """The origin of the message, if that is foreign text."""
 
 
+_passage: Callable[[tuple[int, int, str, str, str, float, tuple[str, ...], str]], Passage] = partial(
+    tuple.__new__, Passage
+)
+"""Like `_make`, without a call in Python for each passage."""
+
+
 @dataclass(frozen=True, slots=True)
 class PassageSelection:
     """The passages that fit the budget."""
@@ -72,57 +83,58 @@ class PassageSelection:
 
 
 class Line(NamedTuple):
-    """A passage, and the tokens of its line."""
+    """A passage, empty if its text is gone, and the tokens of its line."""
 
     passage: str
+    heading: str
+    speaker: str
     tokens: int
 
 
-class Lines(dict[int, Line | None]):
-    """The lines of an index by place, None without a text; made on first use and kept for later queries."""
+class Lines(dict[int, Line]):
+    """The lines of an index by place, made on first use and kept for later queries."""
 
     def __init__(self, index: Index, text_of: TextOf, count: CountTokens) -> None:
         super().__init__()
         self.index, self.count = index, count
         self._text_of = text_of
 
-    def __missing__(self, place: int) -> Line | None:
+    def __missing__(self, place: int) -> Line:
         if len(self) >= _MAX_LINES:
             self.clear()
-        passage = (self._text_of(self.index.numbers[place], self.index.parts[place]) or "").strip()
-        line = self[place] = Line(passage, self.count(self.rendered(place, passage))) if passage else None
+        index = self.index
+        passage = (self._text_of(index.numbers[place], index.parts[place]) or "").strip()
+        speaker = index.speaker(place)
+        tokens = self.count(_rendered_line(speaker, passage)) if passage else 0
+        line = self[place] = Line(passage, heading_of(index, place), speaker, tokens)
         return line
-
-    def rendered(self, place: int, passage: str) -> str:
-        """Indent continuation lines so that none passes for a heading or another speaker."""
-        indented = passage.replace("\n", "\n  ")
-        return f"{self.index.speaker(place)}: {indented}\n"
 
 
 def select_passages(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
 ) -> PassageSelection:
     """Select the best hits that fit, under a heading per day or group, within `budget` tokens."""
-    filling = _filled(Lines(index, text_of, count), ranking, budget)
+    filling = _filled(Lines(index, text_of, count), ranking, ranking.hits, budget)
     text, tokens = filling.trim(budget)
     return PassageSelection(text, tokens, *filling.result())
 
 
-def choose_passages(lines: Lines, ranking: Ranking, budget: int) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """Return the chosen and the missed passages, best first, for callers that render them differently."""
-    return _filled(lines, ranking, budget).result()
+def choose_passages(
+    lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+    """Return the chosen and the missed of the hits, best first, for callers that render them differently."""
+    return _filled(lines, ranking, hits, budget).result()
 
 
-def _filled(lines: Lines, ranking: Ranking, budget: int) -> "_Filling":
+def _filled(lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int) -> "_Filling":
     filling = _Filling(lines, ranking)
-    for hits, share in _budget_shares(lines.index, ranking):
-        filling.fill(hits, budget, round(budget * share))
+    for some, share in _budget_shares(lines.index, hits):
+        filling.fill(some, budget, round(budget * share))
     return filling
 
 
-def _budget_shares(index: Index, ranking: Ranking) -> list[tuple[Sequence[RankedPassage], float]]:
+def _budget_shares(index: Index, hits: Sequence[RankedPassage]) -> list[tuple[Sequence[RankedPassage], float]]:
     """Split the budget: pairs of candidates and share, in order; the last gets the rest."""
-    hits = ranking.hits
     if not index.answers_at_length:
         return [(hits, 1.0)]
     user = [hit for hit in hits if index.role(hit.place) == "user"]
@@ -136,7 +148,8 @@ class _Filling:
     lines: Lines
     ranking: Ranking
     taken: dict[int, RankedPassage] = field(default_factory=dict)
-    missed: dict[int, tuple[RankedPassage, str]] = field(default_factory=dict)
+    missed: dict[int, tuple[float, int, RankedPassage, str]] = field(default_factory=dict)
+    """By place, what is compared first to tell the best, and why it was missed."""
     used: int = 0
     headings: set[str] = field(default_factory=set)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
@@ -153,7 +166,7 @@ class _Filling:
                 if len(self.missed) >= _MAX_MISSED:
                     return
             elif hit.place not in self.taken:
-                misfits += not self._take(hit, limit)
+                misfits += not self._take(hit, self.lines[hit.place], limit)
 
     def _in_order(self, hits: Iterable[RankedPassage], limit: int) -> Iterator[RankedPassage]:
         """Yield hits best first; one that adds no word to what was taken counts less."""
@@ -161,41 +174,36 @@ class _Filling:
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
                 yield later.popleft()
-            if self._adds_nothing(hit, limit):
+            room, place = limit - self.used, hit.place
+            is_new = self.words and room >= _MIN_TOKENS and place not in self.taken
+            if is_new and self.lines[place].tokens <= room and self._adds_nothing(self.lines[place]):
                 later.append(hit)
             else:
                 yield hit
         yield from later
 
-    def _adds_nothing(self, hit: RankedPassage, limit: int) -> bool:
-        """Whether a hit that fits, and was not taken, has no word that the best lines lack."""
-        if not self.words or limit - self.used < _MIN_TOKENS or hit.place in self.taken:
-            return False
-        line = self.lines[hit.place]
-        if line is None or self.used + line.tokens > limit:
-            return False
+    def _adds_nothing(self, line: Line) -> bool:
+        """Whether a line has no word that the best lines lack."""
         terms, _ = _words_in(line.passage)
         return len(terms) >= _MANY_WORDS and terms <= self.words
 
-    def _take(self, hit: RankedPassage, limit: int) -> bool:
+    def _take(self, hit: RankedPassage, line: Line, limit: int) -> bool:
         """Take a hit if it fits; return False only if it did not fit."""
-        place, line = hit.place, self.lines[hit.place]
-        if line is None:
+        passage, heading, _, more = line
+        if not passage:
             return True
-        more = line.tokens
-        if self.used + more <= limit:
-            heading = heading_of(self.lines.index, place)
-            more += self.lines.count(_rendered(heading)) if heading and heading not in self.headings else 0
+        if self.used + more <= limit and heading and heading not in self.headings:
+            more += self.lines.count(_rendered(heading))
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
-        terms, ends = _words_in(line.passage)
+        terms, ends = _words_in(passage)
         if self._is_repeated(terms, ends):
             self._miss(hit, "nearly the same is there")
             return True
-        self.missed.pop(place, None)
+        self.missed.pop(hit.place, None)
         self.headings.add(heading)
-        self.taken[place] = hit
+        self.taken[hit.place] = hit
         self.used += more
         if len(self.taken) <= _BEST_LINES:
             self.words |= terms
@@ -205,24 +213,28 @@ class _Filling:
 
     def _is_repeated(self, terms: frozenset[str], ends: Iterable[str]) -> bool:
         """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
-        if len(terms) >= _MIN_WORDS:
+        size = len(terms)
+        if size >= _MIN_WORDS:
             for end in ends:
                 for other in self.said.get(end, ()):
-                    if _is_nearly_same(terms, other):
+                    common = len(terms & other)
+                    if common >= _MIN_OVERLAP * (size + len(other) - common):
                         return True
         return False
 
     def _miss(self, hit: RankedPassage, why: str) -> None:
-        if hit.place not in self.taken:
-            self.missed.setdefault(hit.place, (hit, why))
+        place, _, _, score = hit
+        if place not in self.taken:
+            self.missed.setdefault(place, (score, place, hit, why))
 
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
         text = self._text()
         tokens = self.lines.count(text) if text else 0
         while self.taken and tokens > budget:
-            worst = min(self.taken.values(), key=lambda hit: (hit.score, hit.place))
-            self.missed[worst.place] = (self.taken.pop(worst.place), "it did not fit")
+            worst = min(self.taken.values(), key=_BY_SCORE)
+            del self.taken[worst.place]
+            self._miss(worst, "it did not fit")
             text = self._text()
             tokens = self.lines.count(text) if text else 0
         return text, tokens
@@ -232,40 +244,43 @@ class _Filling:
         parts: list[str] = []
         heading = ""
         for place in sorted(self.taken):
-            if (own := heading_of(self.lines.index, place)) != heading:
+            passage, own, speaker, _ = self.lines[place]
+            if own != heading:
                 heading = own
                 parts.append(_rendered(heading))
-            parts.append(self.lines.rendered(place, self._passage(place)))
+            parts.append(_rendered_line(speaker, passage))
         return "".join(parts)
 
     def result(self) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-        missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MAX_MISSED]
-        chosen = sorted(self.taken.values(), key=lambda hit: (-hit.score, -hit.place))
+        missed = sorted(self.missed.values(), reverse=True)[:_MAX_MISSED]
+        chosen = sorted(self.taken.values(), key=_BY_SCORE, reverse=True)
         return (
             tuple([self._packed(hit, self.ranking.reasons(hit)) for hit in chosen]),
-            tuple([self._packed(hit, (why,)) for hit, why in missed]),
+            tuple([self._packed(hit, (why,)) for _, _, hit, why in missed]),
         )
 
     def _packed(self, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
-        index, (place, number, part, score) = self.lines.index, hit
-        text = self._passage(place)
-        return Passage(number, part, text, heading_of(index, place), index.speaker(place), score, reasons)
-
-    def _passage(self, place: int) -> str:
-        line = self.lines[place]
-        return line.passage if line else ""
+        place, number, part, score = hit
+        passage, heading, speaker, _ = self.lines[place]
+        return _passage((number, part, passage, heading, speaker, score, reasons, ""))
 
 
-def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
-    fewer, more = sorted((len(terms), len(other)))
-    return fewer >= _MIN_OVERLAP * more and len(terms & other) >= _MIN_OVERLAP * len(terms | other)
+_BY_SCORE = attrgetter("score", "place")
 
 
 @lru_cache(maxsize=512)
 def _words_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the words, and of them the first and the last in the alphabet."""
-    words = frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
+    words = frozenset(_ascii_words(text) if text.isascii() else terms_of(text))
     return words, (min(words), max(words)) if words else ()
+
+
+def _ascii_words(text: str) -> Iterable[str]:
+    for word in set(_WORDS.findall(text.lower())):
+        if len(word) > _SHORT_WORD:
+            yield word
+        elif not word.isalpha():
+            yield from _DIGITS.findall(word)
 
 
 def heading_of(index: Index, place: int) -> str:
@@ -278,6 +293,12 @@ def heading_of(index: Index, place: int) -> str:
 def day_name(number: int) -> str:
     """Return the name of a day that is counted from 1970."""
     return f"{datetime.fromtimestamp(number * _DAY, UTC):%Y-%m-%d}"
+
+
+def _rendered_line(speaker: str, passage: str) -> str:
+    """Indent continuation lines so that none passes for a heading or another speaker."""
+    indented = passage.replace("\n", "\n  ")
+    return f"{speaker}: {indented}\n"
 
 
 def _rendered(heading: str) -> str:

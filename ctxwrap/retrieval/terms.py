@@ -4,8 +4,8 @@ from functools import lru_cache
 from itertools import chain
 
 from ctxwrap.language.dates import spoken_days
-from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.words import MAX_READ, stem, term_of, terms_of
+from ctxwrap.language.patterns import lazy_pattern, shape_of
+from ctxwrap.language.words import LONGEST_KEPT, MAX_READ, stem, term_of, terms_of, words_in
 
 LONG_WORD = 9
 """Words from this length on can be compounds."""
@@ -29,15 +29,12 @@ def passage_terms(text: str, time: int = 0) -> list[str]:
 
 def search_terms(text: str) -> tuple[str, ...]:
     """Return the words; an identifier gives its parts and the whole, however it is written."""
-    return _kept_terms(text) if len(text) <= _LONGEST_KEPT else _search_terms(text)
-
-
-_LONGEST_KEPT = 2000
+    return _kept_terms(text) if len(text) <= LONGEST_KEPT else _search_terms(text)
 
 
 def _search_terms(text: str) -> tuple[str, ...]:
-    found = terms_of(text)
-    if _INNER_CASE.search(text):
+    found = terms_of(text, words_in(text[:MAX_READ]).every)
+    if _may_have_names(text):
         for name in _NAME.findall(text[:MAX_READ]):
             if _INNER_CASE.search(name):
                 found += _identifier_terms(name)
@@ -46,6 +43,13 @@ def _search_terms(text: str) -> tuple[str, ...]:
 
 _kept_terms = lru_cache(maxsize=512)(_search_terms)
 """The newest message is a query, then a passage, and is later looked through again among the best hits."""
+
+
+def _may_have_names(text: str) -> bool:
+    if "_" in text or not text.isascii():
+        return bool(_INNER_CASE.search(text))
+    shape = shape_of(text)
+    return "aA" in shape or "0A" in shape
 
 
 def _identifier_terms(name: str) -> list[str]:
@@ -60,7 +64,7 @@ def day_terms(text: str, time: int) -> tuple[str, ...]:
     """Return artificial terms for the days that a text written at `time` names."""
     if not time:
         return ()
-    return (_kept_day_terms if len(text) <= _LONGEST_KEPT else _day_terms)(text, time // _DAY)
+    return (_kept_day_terms if len(text) <= LONGEST_KEPT else _day_terms)(text, time // _DAY)
 
 
 def _day_terms(text: str, today: int) -> tuple[str, ...]:

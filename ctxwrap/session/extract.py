@@ -173,6 +173,8 @@ _EXTENSION = re.compile(
 
 def paths_in(text: str) -> Iterator[str]:
     """The paths and addresses in a text, in their order."""
+    if "/" not in text and "." not in text.replace(". ", " ").replace(".\n", "\n").removesuffix("."):
+        return  # as in most texts, periods only end sentences
     for word in text.split():
         if "/" in word or "." in word:  # few words do
             path = word.lstrip(_AROUND).rstrip(f"{_AROUND}.").removeprefix("./")

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -273,18 +273,18 @@ class Retriever:
         if not len(index):
             return Retrieved()
         query, vectors = _shortened(query), self._meanings.of_all_before(end)
-        if vectors is None and not _is_specific(index, query):
+        if vectors is None and not _specificity()(index, query):
             return Retrieved()
         ranking = self._ranking(index, query, vectors, hits_for(index, budget))
         ranking.leave_out(below, left)
         texts = self._texts
-        texts.expect(ranking.best_numbers(_AT_A_TIME))
+        texts.expect(partial(ranking.best_numbers, _AT_A_TIME))
         ranking.follow(texts.passage)
-        ranking.hits = ranking.relevant(tried(budget))
-        texts.expect([hit.number for hit in ranking.hits])
+        hits = ranking.relevant(tried(budget))
+        texts.expect(lambda: [hit.number for hit in hits])
         if self._lines is None or self._lines.count is not count:
             self._lines = Lines(index, texts.passage, count)
-        return Retrieved(*choose_passages(self._lines, ranking, budget))
+        return Retrieved(*choose_passages(self._lines, ranking, hits, budget))
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
         """The best messages before `below`, each once, with its best passage."""
@@ -299,7 +299,7 @@ class Retriever:
         for hit in ranking.related():
             best.setdefault(hit.number, hit)
         hits = list(best.values())[:limit]
-        self._texts.expect([hit.number for hit in hits])
+        self._texts.expect(lambda: [hit.number for hit in hits])
         return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
 
     def embed(self, below: int, transaction: Callable[[Callable[[], Any]], Any]) -> None:
@@ -333,7 +333,7 @@ class Retriever:
             index = index_files.load(self._log, index_files.WORDS, Index.from_segments)
             self._index = (
                 index,
-                IncrementalIndexer(self._log, self._pick, index_files.WORDS, index, partial(_add, index)),
+                IncrementalIndexer(self._log, self._pick, index_files.WORDS, index, partial(_add, index, self._texts)),
             )
         index, following = self._index
         following.go_on(below)
@@ -349,10 +349,11 @@ class Retriever:
         return Ranking(index, query, limit, now=now)
 
 
-def _add(index: Index, number: int, record: Record, text: str) -> None:
+def _add(index: Index, texts: "_Texts", number: int, record: Record, text: str) -> None:
     time, role = _time_of(record), str(record.get("role", "user"))
     day = day_name(time // _DAY) if time else ""
-    index.add(number, text, role=role, speaker=_name_in(record), group=day, time=time)
+    pieces = index.add(number, text, role=role, speaker=_name_in(record), group=day, time=time)
+    texts.keep(number, pieces, len(text))
 
 
 class _Texts:
@@ -362,16 +363,25 @@ class _Texts:
         self._log, self._pick = log, pick
         self._known: dict[int, list[str]] = {}
         self._size = 0
+        self._expected: Callable[[], Iterable[int]] = tuple
         self._ahead: list[int] = []
 
-    def expect(self, numbers: Iterable[int]) -> None:
-        """Announce the messages to be read, about in this order."""
+    def keep(self, number: int, pieces: list[str], size: int) -> None:
+        """Keep a message that is at hand, if there is room."""
+        if self._size + size < _KEPT:
+            self._known[number] = pieces
+            self._size += size + 1
+
+    def expect(self, numbers: Callable[[], Iterable[int]]) -> None:
+        """Announce the messages to be read, about in this order; asked for when one is not known, which is rare."""
         if self._size > _KEPT:
             self._known, self._size = {}, 0
-        self._ahead = [number for number in dict.fromkeys(numbers) if number not in self._known]
+        self._expected, self._ahead = numbers, []
 
     def passage(self, number: int, part: int) -> str | None:
         if (pieces := self._known.get(number)) is None:
+            self._ahead += [each for each in dict.fromkeys(self._expected()) if each not in self._known]
+            self._expected = tuple
             ahead, self._ahead = self._ahead[:_AT_A_TIME], self._ahead[_AT_A_TIME:]
             self._read({number, *ahead} - self._known.keys())
             pieces = self._known[number]
@@ -385,11 +395,12 @@ class _Texts:
             self._size += len(text) + 1
 
 
-def _is_specific(index: Index, query: str) -> bool:
+@cache
+def _specificity() -> Callable[[Index, str], bool]:
     # numpy takes 0.1 s to import: load it with the first search
     from ctxwrap.retrieval.features import is_specific
 
-    return is_specific(index, query)
+    return is_specific
 
 
 def _name_in(record: Record) -> str:

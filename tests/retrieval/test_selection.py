@@ -137,6 +137,6 @@ def test_kept_lines_choose_the_same_as_new_ones() -> None:
         index.add(each.number, each.text, role=each.role, speaker=each.speaker, group=each.group, time=each.time)
         for budget in (40, 300):
             ranking = Ranking(index, question)
-            assert choose_passages(kept, ranking, budget) == choose_passages(
-                Lines(index, text_of, count), ranking, budget
+            assert choose_passages(kept, ranking, ranking.hits, budget) == choose_passages(
+                Lines(index, text_of, count), ranking, ranking.hits, budget
             )
