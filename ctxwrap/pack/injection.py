@@ -127,8 +127,21 @@ def protocol_for(mode: Mode, settings: Settings) -> str:
 
 def memory_text(epoch: Tiers | None) -> str:
     """The memory of an epoch, each item as its id, decay and content."""
-    shown = {tier: list(map(brief_item, items)) for tier, items in (epoch or {}).items() if items}
-    return frame_block("memory", encode_escaped(shown)) if shown else ""
+    if not epoch:
+        return ""
+    known = _memory_texts.get(id(epoch))
+    if known is None or known[0] is not epoch:
+        shown = {tier: list(map(brief_item, items)) for tier, items in epoch.items() if items}
+        known = epoch, frame_block("memory", encode_escaped(shown)) if shown else ""
+        if len(_memory_texts) >= _MEMORY_TEXTS:
+            _memory_texts.clear()
+        _memory_texts[id(epoch)] = known
+    return known[1]
+
+
+_MEMORY_TEXTS = 64
+_memory_texts: dict[int, tuple[Tiers, str]] = {}
+"""The texts of epochs, by identity: an epoch never changes, and is sent in many turns."""
 
 
 def joined(*texts: str) -> str:
@@ -187,7 +200,7 @@ def _with_digests(value: Any) -> Any:
         return value if len(value) <= _LONG else _digest(value, 20)
     if isinstance(value, dict):
         return {name: _with_digests(value[name]) for name in sorted(value)}
-    return [_with_digests(each) for each in value] if isinstance(value, (list, tuple)) else value
+    return list(map(_with_digests, value)) if isinstance(value, (list, tuple)) else value
 
 
 def as_json(prefix: Prefix) -> Record:

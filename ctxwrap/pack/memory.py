@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, product
+from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -51,8 +50,7 @@ _GROUPS = {
 """The groups of memory items in a pack, each with its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBlock:
+class MemoryBlock(NamedTuple):
     memory: EpochDelta
     """What is shown, and what of it is not in the epoch."""
     epoch: Tiers
@@ -226,8 +224,8 @@ def recalled_item(item: MemoryItem, tokens: int, *, fits: bool) -> PackItem:
 
 
 def _all_in(memory: Tiers) -> list[dict[str, Any]]:
-    return [*chain.from_iterable([memory[tier] for tier in TIERS])]
+    return [*memory["core"], *memory["working"], *memory["ephemeral"]]
 
 
 def _nothing() -> Tiers:
-    return {tier: [] for tier in TIERS}
+    return {"core": [], "working": [], "ephemeral": []}

@@ -23,7 +23,7 @@ def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate]
     items: list[PackItem] = []
     left = limit
     for candidate in candidates:
-        reason = _why_not(candidate, left)
+        reason = _why_not(candidate.tokens, left, candidate.visibility)
         if not reason:
             chosen.append(candidate)
             left -= candidate.tokens
@@ -31,10 +31,10 @@ def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate]
     return chosen, items
 
 
-def _why_not(candidate: Candidate | PackItem, left: int) -> str:
-    if "model" not in candidate.visibility:
+def _why_not(tokens: int, left: int, visibility: tuple[str, ...]) -> str:
+    if "model" not in visibility:
         return NOT_VISIBLE
-    return "" if candidate.tokens <= left else f"over budget: {candidate.tokens} tokens, {max(0, left)} left"
+    return "" if tokens <= left else f"over budget: {tokens} tokens, {max(0, left)} left"
 
 
 def as_item(candidate: Candidate, *, included: bool, reason: str) -> PackItem:
@@ -84,10 +84,13 @@ class Sharing:
         return tuple(self._marked(items))
 
     def _marked(self, items: Sequence[_Item]) -> list[_Item]:
-        seen = {place: self.seen_by(*place) for place in {item[:2] for item in items}}  # many share kind and source
-        return [
-            item if item.visibility == seen[item[:2]] else item._replace(visibility=seen[item[:2]]) for item in items
-        ]
+        known = dict[tuple[str, str], tuple[Target, ...]]()
+        marked = list[_Item]()
+        for item in items:
+            place = item[:2]  # many share kind and source
+            seen = known.get(place) or known.setdefault(place, self.seen_by(*place))
+            marked.append(item if item.visibility == seen else item._replace(visibility=seen))
+        return marked
 
 
 def text_candidates(
@@ -120,7 +123,8 @@ _SHORT_QUESTION = 4
 
 def search_text(question: str, task: str) -> str:
     """The text to search with: the user's newest message, with the active task if it is short."""
-    return question if len(question.split()) >= _SHORT_QUESTION else f"{question}\n{task}"
+    words = question.split(None, _SHORT_QUESTION - 1)
+    return question if len(words) == _SHORT_QUESTION else f"{question}\n{task}"
 
 
 def need_of_past(question: str) -> float:
@@ -163,8 +167,8 @@ def speaker_lines(passages: Iterable[Passage], form: int = LINES) -> list[str]:
 
 
 def _line(passage: Passage, *, has_heading: bool) -> str:
-    speaker = f"{passage.heading} {passage.speaker}" if has_heading else passage.speaker
-    return f"{{{_encoded(speaker)}:{_encoded(passage.text)}}}"
+    _, _, text, heading, speaker, *_ = passage
+    return f"{{{_encoded(f'{heading} {speaker}' if has_heading else speaker)}:{_encoded(text)}}}"
 
 
 @lru_cache(maxsize=1024)
@@ -181,19 +185,17 @@ def fit_passages(
     Of the passages of a day that fit, the first one pays for the day.
     """
     chosen, items, headings = list[Passage](), list[PackItem](), set[str]()
-    usual = _RETRIEVED.reason
     for each in found:
-        tokens = size(_line(each, has_heading=each.heading not in headings)) + 1
-        reason = f"{usual} by {', '.join(each.reasons)}" if each.reasons else usual
-        item = _passage_item(each, tokens, reason, seen, included=True)
-        if why_not := _why_not(item, limit):
-            item = item._replace(included=False, reason=why_not)
-        else:
+        heading, reasons = each.heading, each.reasons
+        tokens = size(_line(each, has_heading=heading not in headings)) + 1
+        why_not = _why_not(tokens, limit, seen)
+        why = f"{_RETRIEVED.reason} by {', '.join(reasons)}" if reasons else _RETRIEVED.reason
+        items.append(_passage_item(each, tokens, why_not or why, seen, included=not why_not))
+        if not why_not:
             chosen.append(each)
         if tokens <= limit:
             limit -= tokens
-            headings.add(each.heading)
-        items.append(item)
+            headings.add(heading)
     return chosen, items
 
 
@@ -212,16 +214,10 @@ def missed_passages(missed: Iterable[Passage], seen: tuple[Target, ...]) -> list
 
 
 def _passage_item(passage: Passage, tokens: int, reason: str, seen: tuple[Target, ...], *, included: bool) -> PackItem:
+    number, part, _, _, speaker, _, _, origin = passage
+    refs = (f"{number}.{part}",)
     return PackItem(
-        _RETRIEVED.name,
-        _RETRIEVED.source,
-        tokens,
-        included,
-        reason,
-        freshness=passage.number,
-        origin=passage.origin or passage.speaker,
-        visibility=seen,
-        refs=(f"{passage.number}.{passage.part}",),
+        "retrieved", _RETRIEVED.source, tokens, included, reason, 0.5, number, origin or speaker, seen, refs
     )
 
 
