@@ -135,7 +135,8 @@ class Ledger:
 
     def _left_for(self, share: Share) -> tuple[int, int]:
         """What is left of the budget, and of the limit for the conversation, without what other shares reserve."""
-        spent, free, held = self.spent, self.left, dict[str, int]()
+        spent, free = self.spent, self.left
+        held: dict[str, int] = {}
         for name, tokens in self._held.items():
             if name != share.name and name not in spent:
                 held[name] = tokens

@@ -242,7 +242,7 @@ class _Packing:
             candidates = text_candidates(
                 kind, offered, boundary_of(self.given.key), self.measure, self.ledger.claimable(kind.name)
             )
-            self.chosen.session_texts[kind.block] += self._selected(kind.name, candidates)
+            self.chosen.session_texts.setdefault(kind.block, []).extend(self._selected(kind.name, candidates))
 
     def _selected(self, kind: str, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates of a kind that fit its share, which they take."""
@@ -265,21 +265,24 @@ class _Packing:
             foreign=self.inputs.foreign.items,
             owned=owned,
         )
+        shown, changes, dropped, unchanged = made.memory
         others = {name: value for name, value in self.inputs.state.items() if name != "memory"}
-        lists = {"unchanged": made.memory.unchanged, "dropped": made.memory.dropped}
-        self.state, self.brief = {"memory": made.memory.shown, **others}, frozenset(made.memory.unchanged)
+        self.state, self.brief = {"memory": shown, **others}, frozenset(unchanged)
         self.chosen.state = {
-            "memory": made.memory.changes,
-            **{name: ids for name, ids in lists.items() if ids},
+            "memory": changes,
+            **({"unchanged": unchanged} if unchanged else {}),
+            **({"dropped": dropped} if dropped else {}),
             **others,
         }
         self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
         self.epoch = made.epoch if made.is_new else None
         self.items += made.items
-        shared = [item for item in made.items if item.included and item.kind in _OWNED]
-        for item in shared:
-            self.ledger.spend(item.kind, item.tokens)
-        self.ledger.spend("memory", max(0, made.tokens - sum(item.tokens for item in shared)))
+        tokens = made.tokens
+        for item in made.items if owned.ids else ():
+            if item.included and item.kind in _OWNED:
+                self.ledger.spend(item.kind, item.tokens)
+                tokens -= item.tokens
+        self.ledger.spend("memory", max(0, tokens))
 
     def _owned_items(self) -> OwnedItems:
         """The items of the user and the team that fit their shares."""
@@ -468,7 +471,7 @@ class _Packing:
     def _sent(self) -> Record:
         return {
             "protocol": self.protocol,
-            "system": ranges(self.inputs.system),
+            "system": ranges(self.inputs.system) if self.inputs.system else "",
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in self.quoted],

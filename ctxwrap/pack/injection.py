@@ -1,6 +1,5 @@
 """The chosen items as the texts of a request, in an order that keeps prompt caches valid."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -32,7 +31,7 @@ class Chosen:
 
     instructions: str = ""
     """Files with the role system or developer, below the boot header."""
-    session_texts: dict[str, list[Candidate]] = field(default_factory=lambda: defaultdict(list))
+    session_texts: dict[str, list[Candidate]] = field(default_factory=dict)
     """Texts of the session, by the block that holds them."""
     epoch: Tiers | None = None
     """The memory that stays the same during an epoch."""
@@ -50,16 +49,14 @@ class Chosen:
     @property
     def texts(self) -> dict[str, str]:
         """The long texts that the log does not hold otherwise, by block; without empty ones."""
+        own = {block: "".join([each.text for each in given]) for block, given in self.session_texts.items()}
         texts = {
             "boot": self.instructions,
-            "pinned": self._session_text("pinned"),
-            "background": joined(self.files, self._session_text("background")),
+            "pinned": own.get("pinned", ""),
+            "background": joined(self.files, own.get("background", "")),
             "offered": self.offered,
         }
         return {name: text for name, text in texts.items() if text}
-
-    def _session_text(self, block: str) -> str:
-        return "".join([each.text for each in self.session_texts.get(block, ())])
 
 
 class Instructions(NamedTuple):
@@ -200,7 +197,7 @@ def _with_digests(value: Any) -> Any:
         return value if len(value) <= _LONG else _digest(value, 20)
     if isinstance(value, dict):
         return {name: _with_digests(value[name]) for name in sorted(value)}
-    return list(map(_with_digests, value)) if isinstance(value, (list, tuple)) else value
+    return [_with_digests(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def as_json(prefix: Prefix) -> Record:

@@ -170,7 +170,8 @@ def _that_fit(
 
 def _fitting(items: list[dict[str, Any]], sizes: list[int], limit: int) -> tuple[set[str], int]:
     """The ids of the items that fit one after the other, and their tokens."""
-    ids, spent = set[str](), 0
+    ids: set[str] = set()
+    spent = 0
     for item, tokens in zip(items, sizes, strict=True):
         if spent + tokens <= limit:
             ids.add(item["id"])

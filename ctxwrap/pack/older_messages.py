@@ -169,7 +169,8 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     asked = max([at for at in spoken if messages[at].role == "user"], default=-1)
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
-    logged, own = LoggedMessages.of(inputs.history), list[int]()
+    logged = LoggedMessages.of(inputs.history)
+    own: list[int] = []
     if not logged.are_plain:
         kept = _without_open_calls([*logged], [messages[at] for at in spoken])
         logged = logged if logged == kept else LoggedMessages.of(kept)

@@ -127,7 +127,7 @@ _NOTHING = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", 
 
 
 def _reckoned(budget: Record) -> Record:
-    spent = sum(count_in(budget["spent"], name) or 0 for name in budget["spent"])
+    spent = sum([count_in(budget["spent"], name) or 0 for name in budget["spent"]])
     return {"effective": max(0, (count_in(budget, "limit") or 0) - (count_in(budget, "fixed") or 0)), "used": spent}
 
 

@@ -15,6 +15,7 @@ NOT_VISIBLE = "it is not for the model to see"
 _LESS_RELEVANT = "others are more to the point"
 
 _RETRIEVED = KINDS["retrieved"]
+_FOR_MODEL_ONLY = frozenset(name for name, row in KINDS.items() if row.visibility == MODEL_ONLY)
 
 
 def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate], list[PackItem]]:
@@ -81,16 +82,17 @@ class Sharing:
 
     def mark_items(self, items: tuple[PackItem, ...]) -> tuple[PackItem, ...]:
         """Items with their visibility."""
+        if not self._rules and not self._declared:
+            others = [each for each in items if each.kind not in _FOR_MODEL_ONLY or each.visibility != MODEL_ONLY]
+            if not others:
+                return items
         return tuple(self._marked(items))
 
     def _marked(self, items: Sequence[_Item]) -> list[_Item]:
-        known = dict[tuple[str, str], tuple[Target, ...]]()
-        marked = list[_Item]()
-        for item in items:
-            place = item[:2]  # many share kind and source
-            seen = known.get(place) or known.setdefault(place, self.seen_by(*place))
-            marked.append(item if item.visibility == seen else item._replace(visibility=seen))
-        return marked
+        seen = {place: self.seen_by(*place) for place in {item[:2] for item in items}}  # many share kind and source
+        return [
+            item if item.visibility == seen[item[:2]] else item._replace(visibility=seen[item[:2]]) for item in items
+        ]
 
 
 def text_candidates(
@@ -156,19 +158,19 @@ _NEWEST_FIRST = 2
 
 def speaker_lines(passages: Iterable[Passage], form: int = LINES) -> list[str]:
     """Passages as the model sees them: one line of JSON each, which no text inside can end."""
-    lines, heading = list[str](), ""
-    for each in passages:
+    lines: list[str] = []
+    last = ""
+    for _, _, text, heading, speaker, *_ in passages:
         if form < _NEWEST_FIRST:
-            lines.append(encode_escaped({"when": each.heading, "by": each.speaker, "said": each.text}))
+            lines.append(encode_escaped({"when": heading, "by": speaker, "said": text}))
         else:
-            lines.append(_line(each, has_heading=form < LINES or each.heading != heading))
-            heading = each.heading
+            lines.append(_line(text, f"{heading} {speaker}" if form < LINES or heading != last else speaker))
+            last = heading
     return lines
 
 
-def _line(passage: Passage, *, has_heading: bool) -> str:
-    _, _, text, heading, speaker, *_ = passage
-    return f"{{{_encoded(f'{heading} {speaker}' if has_heading else speaker)}:{_encoded(text)}}}"
+def _line(text: str, speaker: str) -> str:
+    return f"{{{_encoded(speaker)}:{_encoded(text)}}}"
 
 
 @lru_cache(maxsize=1024)
@@ -184,41 +186,39 @@ def fit_passages(
 
     Of the passages of a day that fit, the first one pays for the day.
     """
-    chosen, items, headings = list[Passage](), list[PackItem](), set[str]()
+    chosen: list[Passage] = []
+    items: list[PackItem] = []
+    headings: set[str] = set()
+    usual = _RETRIEVED.reason
     for each in found:
-        heading, reasons = each.heading, each.reasons
-        tokens = size(_line(each, has_heading=heading not in headings)) + 1
-        why_not = _why_not(tokens, limit, seen)
-        why = f"{_RETRIEVED.reason} by {', '.join(reasons)}" if reasons else _RETRIEVED.reason
-        items.append(_passage_item(each, tokens, why_not or why, seen, included=not why_not))
-        if not why_not:
-            chosen.append(each)
+        number, part, text, heading, speaker, _, reasons, origin = each
+        tokens = size(_line(text, speaker if heading in headings else f"{heading} {speaker}")) + 1
+        reason = _why_not(tokens, limit, seen)
         if tokens <= limit:
             limit -= tokens
             headings.add(heading)
+        if is_chosen := not reason:
+            chosen.append(each)
+            reason = f"{usual} by {', '.join(reasons)}" if reasons else usual
+        items.append(_passage_item(number, part, tokens, is_chosen, reason, origin or speaker, seen))
     return chosen, items
 
 
 def missed_passages(missed: Iterable[Passage], seen: tuple[Target, ...]) -> list[PackItem]:
     """The passages that were found and left out, with an estimate of their tokens."""
-    return [
-        _passage_item(
-            each,
-            estimate_tokens(_line(each, has_heading=True)) + 1,
-            ", ".join(each.reasons) or _LESS_RELEVANT,
-            seen,
-            included=False,
-        )
-        for each in missed
-    ]
+    items: list[PackItem] = []
+    for number, part, text, heading, speaker, _, reasons, origin in missed:
+        tokens = estimate_tokens(_line(text, f"{heading} {speaker}")) + 1
+        reason = ", ".join(reasons) or _LESS_RELEVANT
+        items.append(_passage_item(number, part, tokens, False, reason, origin or speaker, seen))
+    return items
 
 
-def _passage_item(passage: Passage, tokens: int, reason: str, seen: tuple[Target, ...], *, included: bool) -> PackItem:
-    number, part, _, _, speaker, _, _, origin = passage
+def _passage_item(
+    number: int, part: int, tokens: int, included: bool, reason: str, origin: str, seen: tuple[Target, ...]
+) -> PackItem:
     refs = (f"{number}.{part}",)
-    return PackItem(
-        "retrieved", _RETRIEVED.source, tokens, included, reason, 0.5, number, origin or speaker, seen, refs
-    )
+    return PackItem(_RETRIEVED.name, _RETRIEVED.source, tokens, included, reason, 0.5, number, origin, seen, refs)
 
 
 def newest_first(passages: Iterable[Passage]) -> list[Passage]:
