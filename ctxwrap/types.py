@@ -77,8 +77,7 @@ class Request:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Injection:
+class Injection(NamedTuple):
     """What a turn adds to a request and leaves out of it.
 
     Providers cache by prefix, so stable content comes first and content that changes with every call last: protocol,
@@ -102,7 +101,7 @@ class Injection:
     """Data that seldom changes."""
     left_out: frozenset[int] = frozenset()
     """The indexes of the body's messages that are not sent; the operator's messages always are."""
-    references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    references: Mapping[int, Mapping[str, str]] = MappingProxyType({})
     """Texts that replace tool results, by index of the body's message and id of the call."""
     breakpoints: bool = False
     """Whether to mark where the provider may cache, if its API has such marks."""

@@ -1,6 +1,5 @@
 """The token budget of a call, and the ledger in which kinds of pack items claim their shares of it."""
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ctxwrap.kinds import KINDS, Share
@@ -19,8 +18,7 @@ class Limit(NamedTuple):
 _UNLIMITED = Limit(10**9, "nothing")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBudget:
+class TokenBudget(NamedTuple):
     limit: int
     set_by: str
     reply: int
@@ -83,24 +81,26 @@ def limit_after_rejection(error: TooLong, taken: int, reply: int) -> Limit:
 
 _STEPS = 32
 
-_OF_CONVERSATION = frozenset(row.share for row in KINDS.values() if row.share and row.share.of_conversation)
+_OF_CONVERSATION = {row.share.name: row.share for row in KINDS.values() if row.share and row.share.of_conversation}
 
 
-@dataclass(slots=True)
 class Ledger:
     """Claims of kinds on a budget, in turn: none gets more than is left, and none more than its share."""
 
-    budget: TokenBudget
-    shares: Shares
-    conversation: int | None = None
-    """The most that recent messages, memory and retrieved passages take together, if that is limited."""
-    spent: dict[str, int] = field(default_factory=dict)
-    """Tokens by name of the share."""
-    _held: dict[str, int] = field(default_factory=dict)
+    def __init__(self, budget: TokenBudget, shares: Shares, conversation: int | None = None) -> None:
+        self.budget, self.shares = budget, shares
+        self.conversation = conversation
+        """The most that recent messages, memory and retrieved passages take together, if that is limited."""
+        self.spent: dict[str, int] = {}
+        """Tokens by name of the share."""
+        self._held: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        """The tokens of shares."""
+        self._effective = budget.effective
 
     @property
     def left(self) -> int:
-        return self.budget.effective - sum(self.spent.values())
+        return self._effective - sum(self.spent.values())
 
     def hold(self, kind: str, tokens: int) -> None:
         """Reserve up to its share for a kind that claims later."""
@@ -135,14 +135,18 @@ class Ledger:
 
     def _left_for(self, share: Share) -> tuple[int, int]:
         """What is left of the budget, and of the limit for the conversation, without what other shares reserve."""
-        held = {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
-        free = self.left - sum(held.values())
+        spent, free = self.spent, self.left
+        held: dict[str, int] = {}
+        for name, tokens in self._held.items():
+            if name != share.name and name not in spent:
+                held[name] = tokens
+                free -= tokens
         within = self._conversation_of(share)
         if within is None:
             return free, free
-        for each in _OF_CONVERSATION:
-            taken = self.spent.get(each.name, 0) + held.get(each.name, 0)
-            within -= min(taken, self._within_conversation(each)) if each.may_exceed else taken
+        for name, each in _OF_CONVERSATION.items():
+            taken = spent[name] if name in spent else held.get(name, 0)
+            within -= min(taken, self._within_conversation(each)) if taken and each.may_exceed else taken
         return free, within
 
     def spend(self, kind: str, tokens: int) -> None:
@@ -150,9 +154,13 @@ class Ledger:
         self.spent[name] = self.spent.get(name, 0) + tokens
 
     def _tokens(self, share: Share) -> int:
-        part = getattr(self.shares, share.name, None)
-        tokens = share.tokens(self.budget.limit) if part is None else int(part * self.budget.limit)
-        return tokens if self._conversation_of(share) is None else min(tokens, self._within_conversation(share))
+        name, limit = share.name, self.budget.limit
+        if name not in self._sizes:
+            part = getattr(self.shares, name, None)
+            tokens = share.tokens(limit) if part is None else int(part * limit)
+            is_free = self._conversation_of(share) is None
+            self._sizes[name] = tokens if is_free else min(tokens, self._within_conversation(share))
+        return self._sizes[name]
 
     def _conversation_of(self, share: Share) -> int | None:
         """The limit for the conversation, if it applies to a share."""

@@ -6,12 +6,12 @@ reserved until these are known.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
-from ctxwrap.memory.items import TIERS, MemoryItem, Origin, least_trusted_foreign, origin_of_request
+from ctxwrap.memory.items import MemoryItem, Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, budget_within, limits_of
 from ctxwrap.pack.injection import (
     Chosen,
@@ -83,7 +83,7 @@ _LEAST_CONVERSATION = 740
 _LEAST_RECENT = 4
 """The newest messages that are sent even beyond their share: a short question refers to them."""
 
-_SAME_DIGITS = str.maketrans("0123456789", "0000000000")
+_SAME_DIGITS = bytes.maketrans(b"0123456789", b"0000000000")
 """The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
 
 _OWNED = frozenset({"user_items", "team_items"})
@@ -117,8 +117,7 @@ class PackRequest(NamedTuple):
     mode: Mode
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(NamedTuple):
     injection: Injection
     state: dict[str, Any]
     """The memory that the model sees."""
@@ -165,13 +164,15 @@ class _Packing:
         self.given, self.inputs, self.sources, self.settings = given, inputs, sources, settings
         self.may_begin_epoch = most is None
         self.measure = Measure(given.request.model)
-        self.boundary = boundary_of(given.key)
         self.protocol = protocol_for(given.mode, settings)
         self.words = instructions_for(self.protocol, inputs.state["capabilities"])
         self.framing = self._framing_tokens()
         self.conversation = conversation(given.request, inputs, settings, self.measure)
         self.ledger = Ledger(self._budget(most), settings.shares, self._conversation_limit())
-        self.conversation = self.conversation._replace(older=counted_once(self.conversation.older, self.measure))
+        if not self.conversation.older.are_plain:
+            self.conversation = self.conversation._replace(older=counted_once(self.conversation.older, self.measure))
+        self.question = search_text(self.conversation.question, str(inputs.state.get("active_task") or ""))
+        """The text to search with: the user's newest message, with the active task if it is short."""
         self.sharing = Sharing(settings.visibility)
         self.chosen = Chosen()
         self.items: list[PackItem] = []
@@ -221,13 +222,15 @@ class _Packing:
         last = self.settings.budget_messages
         if len(self.conversation.older) < last or not last or self.settings.history == "caller":
             return None
-        tokens = self.conversation.older[-last + 1 :].tokens if last > 1 else 0
+        older = self.conversation.older
+        tokens = older.tokens_from(len(older) - last + 1)
         return max(_LEAST_CONVERSATION, tokens - self.framing)
 
     def _framing_tokens(self) -> int:
         """The tokens of the protocol, and of the state with an empty memory."""
-        empty = {**self.inputs.state, "memory": {tier: [] for tier in TIERS}}
-        runtime = frame_state(with_runtime(empty, self.inputs.runtime)).translate(_SAME_DIGITS)
+        empty = {**self.inputs.state, "memory": {"core": [], "working": [], "ephemeral": []}}
+        framed = frame_state(with_runtime(empty, self.inputs.runtime)).encode("utf-8", "surrogatepass")
+        runtime = framed.translate(_SAME_DIGITS).decode("utf-8", "surrogatepass")  # much faster than that of a text
         return sum(instructions_tokens(self.words, self.measure.text)) + self.measure.text(runtime) + _FRAMES
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
@@ -236,8 +239,10 @@ class _Packing:
             if not offered:
                 continue
             self.sharing.offer(kind.name, offered)
-            candidates = text_candidates(kind, offered, self.boundary, self.measure, self.ledger.claimable(kind.name))
-            self.chosen.session_texts[kind.block] += self._selected(kind.name, candidates)
+            candidates = text_candidates(
+                kind, offered, boundary_of(self.given.key), self.measure, self.ledger.claimable(kind.name)
+            )
+            self.chosen.session_texts.setdefault(kind.block, []).extend(self._selected(kind.name, candidates))
 
     def _selected(self, kind: str, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates of a kind that fit its share, which they take."""
@@ -256,25 +261,28 @@ class _Packing:
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
             is_history_cut=self._begins_elsewhere,
-            question=self._question(),
+            question=self.question,
             foreign=self.inputs.foreign.items,
             owned=owned,
         )
+        shown, changes, dropped, unchanged = made.memory
         others = {name: value for name, value in self.inputs.state.items() if name != "memory"}
-        lists = {"unchanged": made.memory.unchanged, "dropped": made.memory.dropped}
-        self.state, self.brief = {"memory": made.memory.shown, **others}, frozenset(made.memory.unchanged)
+        self.state, self.brief = {"memory": shown, **others}, frozenset(unchanged)
         self.chosen.state = {
-            "memory": made.memory.changes,
-            **{name: ids for name, ids in lists.items() if ids},
+            "memory": changes,
+            **({"unchanged": unchanged} if unchanged else {}),
+            **({"dropped": dropped} if dropped else {}),
             **others,
         }
         self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
         self.epoch = made.epoch if made.is_new else None
         self.items += made.items
-        shared = [item for item in made.items if item.included and item.kind in _OWNED]
-        for item in shared:
-            self.ledger.spend(item.kind, item.tokens)
-        self.ledger.spend("memory", max(0, made.tokens - sum(item.tokens for item in shared)))
+        tokens = made.tokens
+        for item in made.items if owned.ids else ():
+            if item.included and item.kind in _OWNED:
+                self.ledger.spend(item.kind, item.tokens)
+                tokens -= item.tokens
+        self.ledger.spend("memory", max(0, tokens))
 
     def _owned_items(self) -> OwnedItems:
         """The items of the user and the team that fit their shares."""
@@ -282,7 +290,7 @@ class _Packing:
         for owner in self.inputs.owners:
             items = [item for item in core if item["id"] in owner.items]
             limit = self.ledger.claimable(f"{owner.kind}_items")
-            owned = owned.add(items, limit, sizes(self.measure.text), self._question())
+            owned = owned.add(items, limit, sizes(self.measure.text), self.question)
         return owned
 
     @property
@@ -329,7 +337,7 @@ class _Packing:
 
     def _pack_files(self, view: WorkingSetView, *, quiet: bool = False) -> None:
         limit, strict = self.ledger.claimable("working_set"), self.settings.strict
-        self.files = pack_files(view, self.boundary, limit, self.measure.text, strict=strict, quiet=quiet)
+        self.files = pack_files(view, boundary_of(self.given.key), limit, self.measure.text, strict=strict, quiet=quiet)
         self.items += self.files.items
         self.chosen.instructions, self.chosen.files = self.files.instructions, self.files.context
         self.chosen.offered = self.files.offered
@@ -373,14 +381,15 @@ class _Packing:
         """The newest messages that fit, beginning with one of the user."""
         self.ledger.hold("retrieved", self._tokens_for_passages())
         older, start = self.conversation.older, self._start()
+        left_out = older[:start]
         self.recent, self.copies = referred(older[start:], self.measure)
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
-        self._note_messages(older[:start], OLDER, included=False)
+        self._note_messages(left_out, OLDER, included=False)
         self._note_messages(self.conversation.elsewhere, _KEPT_ELSEWHERE, included=False)
         self.chosen.history = tuple(self.recent.from_log)
         if self.copies:
             self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
-        self.chosen.left_out = older[:start].callers_places
+        self.chosen.left_out = left_out.callers_places
         self.ledger.spend("recent_messages", self.recent.tokens)
 
     def _note_messages(self, messages: OlderMessages, reason: str, *, included: bool) -> None:
@@ -394,7 +403,7 @@ class _Packing:
             return
         known = [*self.recent.numbers, *self.conversation.newest]
         first = min(filter(None, known), default=self.inputs.first_message)
-        self.found = retrieve(self._question(), first, limit, estimate_tokens)  # counted exactly once they are lines
+        self.found = retrieve(self.question, first, limit, estimate_tokens)  # counted exactly once they are lines
         if not self.found.chosen and not self.found.missed:
             return
         seen, room = self.sharing.seen_by("retrieved", KINDS["retrieved"].source), self.ledger.claimable("retrieved")
@@ -409,7 +418,7 @@ class _Packing:
         """The memory items that were learned from what is found; those that fit the rest of its share are shown."""
         if self.sources.recall is None or not self.found.chosen:
             return
-        if self._question() != self.conversation.question:  # the user did not name the task that was searched with
+        if self.question != self.conversation.question:  # the user did not name the task that was searched with
             return
         shown = {str(item["id"]) for tier in self.inputs.state["memory"].values() for item in tier}
         back = self.sources.recall(self.found.chosen, self.inputs.runtime.round)
@@ -429,10 +438,6 @@ class _Packing:
             memory[item.tier] = [*memory[item.tier], entry]
         dropped = [id for id in self.chosen.state.pop("dropped", ()) if id != item.id]
         self.chosen.state |= {"dropped": dropped} if dropped else {}
-
-    def _question(self) -> str:
-        """The text to search with: the user's newest message, with the active task if it is short."""
-        return search_text(self.conversation.question, str(self.inputs.state.get("active_task") or ""))
 
     def _assembled(self) -> Pack:
         given, inputs, chosen = self.given, self.inputs, self.chosen
@@ -466,7 +471,7 @@ class _Packing:
     def _sent(self) -> Record:
         return {
             "protocol": self.protocol,
-            "system": ranges(self.inputs.system),
+            "system": ranges(self.inputs.system) if self.inputs.system else "",
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in self.quoted],
@@ -486,14 +491,10 @@ class _Packing:
         protocol, _ = instructions_tokens(self.words, self.measure.text)
         request = self.ledger.budget.fixed - self.framing
         state = least_trusted_foreign((self.inputs.foreign.state, self._epoch_origin() or ""))
-        sizes: dict[str, tuple[int, Origin]] = {
-            "system": (protocol, "operator"),
-            "memory": (self.framing - protocol, state or "operator"),
-            "request": (request, callers),
-        }
         return [
-            PackItem(name, KINDS[name].source, tokens, True, KINDS[name].reason, 1.0, origin=origin)
-            for name, (tokens, origin) in sizes.items()
+            _fixed_item("system", protocol, "operator"),
+            _fixed_item("memory", self.framing - protocol, state or "operator"),
+            _fixed_item("request", request, callers),
         ]
 
     def _epoch_origin(self) -> Origin | None:
@@ -503,3 +504,8 @@ class _Packing:
             return None
         ids = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
         return least_trusted_foreign(foreign.get(id, "") for id in ids)
+
+
+def _fixed_item(kind: str, tokens: int, origin: Origin) -> PackItem:
+    row = KINDS[kind]
+    return PackItem(kind, row.source, tokens, True, row.reason, 1.0, 0, origin)

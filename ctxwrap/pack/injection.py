@@ -1,13 +1,12 @@
 """The chosen items as the texts of a request, in an order that keeps prompt caches valid."""
 
-import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
+from ctxwrap.encoding import encode_json
 from ctxwrap.memory.epoch import Tiers, brief_item
 from ctxwrap.memory.memory import memory_is_write_once
 from ctxwrap.protocol.instructions import (
@@ -32,7 +31,7 @@ class Chosen:
 
     instructions: str = ""
     """Files with the role system or developer, below the boot header."""
-    session_texts: dict[str, list[Candidate]] = field(default_factory=lambda: defaultdict(list))
+    session_texts: dict[str, list[Candidate]] = field(default_factory=dict)
     """Texts of the session, by the block that holds them."""
     epoch: Tiers | None = None
     """The memory that stays the same during an epoch."""
@@ -50,16 +49,14 @@ class Chosen:
     @property
     def texts(self) -> dict[str, str]:
         """The long texts that the log does not hold otherwise, by block; without empty ones."""
+        own = {block: "".join([each.text for each in given]) for block, given in self.session_texts.items()}
         texts = {
             "boot": self.instructions,
-            "pinned": self._session_text("pinned"),
-            "background": joined(self.files, self._session_text("background")),
+            "pinned": own.get("pinned", ""),
+            "background": joined(self.files, own.get("background", "")),
             "offered": self.offered,
         }
         return {name: text for name, text in texts.items() if text}
-
-    def _session_text(self, block: str) -> str:
-        return "".join([each.text for each in self.session_texts.get(block, ())])
 
 
 class Instructions(NamedTuple):
@@ -127,8 +124,21 @@ def protocol_for(mode: Mode, settings: Settings) -> str:
 
 def memory_text(epoch: Tiers | None) -> str:
     """The memory of an epoch, each item as its id, decay and content."""
-    shown = {tier: list(map(brief_item, items)) for tier, items in (epoch or {}).items() if items}
-    return frame_block("memory", encode_escaped(shown)) if shown else ""
+    if not epoch:
+        return ""
+    known = _memory_texts.get(id(epoch))
+    if known is None or known[0] is not epoch:
+        shown = {tier: list(map(brief_item, items)) for tier, items in epoch.items() if items}
+        known = epoch, frame_block("memory", encode_escaped(shown)) if shown else ""
+        if len(_memory_texts) >= _MEMORY_TEXTS:
+            _memory_texts.clear()
+        _memory_texts[id(epoch)] = known
+    return known[1]
+
+
+_MEMORY_TEXTS = 64
+_memory_texts: dict[int, tuple[Tiers, str]] = {}
+"""The texts of epochs, by identity: an epoch never changes, and is sent in many turns."""
 
 
 def joined(*texts: str) -> str:
@@ -137,7 +147,7 @@ def joined(*texts: str) -> str:
 
 def prefix_of(head: Sequence[str], numbers: Sequence[int]) -> Prefix:
     """The prefix of a request: its parts before the conversation, and the messages, 0 for one without a number."""
-    return Prefix(tuple([_digest(part) if part else _EMPTY for part in head]), tuple(numbers))
+    return Prefix(tuple([_digest(part, _HEAD_DIGEST) if part else _EMPTY for part in head]), tuple(numbers))
 
 
 def stable_tokens(before: Prefix | None, now: Prefix, head: Sequence[int], messages: Sequence[int]) -> int:
@@ -171,8 +181,23 @@ def tokens_taken(usage: Mapping[str, Any]) -> Record:
 
 
 def body_hash(body: Body) -> str:
-    """SHA-256 of a request as JSON with sorted keys, before an SDK adds to it."""
-    return sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+    """SHA-256 of a request as JSON, before an SDK adds to it: with sorted keys, and with digests for long texts.
+
+    Most of a request was sent before, so most of the digests are known.
+    """
+    return sha256(encode_json(_with_digests(body))).hexdigest()
+
+
+_LONG = 64
+"""Characters up to which a text stands in a hashed request itself."""
+
+
+def _with_digests(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _LONG else _digest(value, 20)
+    if isinstance(value, dict):
+        return {name: _with_digests(value[name]) for name in sorted(value)}
+    return [_with_digests(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def as_json(prefix: Prefix) -> Record:
@@ -184,9 +209,20 @@ def from_json(value: Record) -> Prefix:
     return Prefix(tuple(str(each) or _EMPTY for each in value["head"]), tuple(numbers_in(str(value["messages"]))))
 
 
-def _digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+_LONGEST_KEPT = 16_384
+"""Characters up to which the digest of a text is kept: all texts together have at most four million."""
 
 
-_EMPTY = _digest("")
+def _digest(text: str, size: int) -> str:
+    return _kept_digest(text, size) if len(text) <= _LONGEST_KEPT else _new_digest(text, size)
+
+
+def _new_digest(text: str, size: int) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+_kept_digest = lru_cache(maxsize=256)(_new_digest)
+
+_HEAD_DIGEST = 6
+_EMPTY = _new_digest("", _HEAD_DIGEST)
 """The digest of an absent part, which events leave out."""

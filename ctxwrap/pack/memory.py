@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from ctxwrap.memory.owned import owner_of
 from ctxwrap.memory.similarity import subjects
 from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
 from ctxwrap.protocol.instructions import encode_escaped
+from ctxwrap.redaction.visibility import MODEL_ONLY
 from ctxwrap.types import PackItem
 
 ItemSizes = Callable[[Sequence[dict[str, Any]]], list[int]]
@@ -40,16 +41,16 @@ _LASTING = 0.8
 
 _PACK_KINDS: dict[ItemKind, str] = {"fact": "facts", "decision": "decisions", "todo": "todo", "ref": "refs"}
 _OWNED_KINDS = {"user": "user_items", "team": "team_items"}
-_GROUPS = [
-    (kind, reason)
-    for kind in (*_OWNED_KINDS.values(), *(_PACK_KINDS[kind] for kind in ITEM_KINDS))
-    for reason in (REMEMBERED, ASKED, NO_ROOM)
-]
-"""The groups of memory items in a pack, in their order."""
+_GROUPS = {
+    group: place
+    for place, group in enumerate(
+        product((*_OWNED_KINDS.values(), *(_PACK_KINDS[kind] for kind in ITEM_KINDS)), (REMEMBERED, ASKED, NO_ROOM))
+    )
+}
+"""The groups of memory items in a pack, each with its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBlock:
+class MemoryBlock(NamedTuple):
     memory: EpochDelta
     """What is shown, and what of it is not in the epoch."""
     epoch: Tiers
@@ -59,22 +60,22 @@ class MemoryBlock:
     items: tuple[PackItem, ...]
 
 
+@lru_cache(maxsize=256)
 def sizes(count: Callable[[str], int]) -> Sizes:
     """The sizes of items as they are sent."""
+
+    @lru_cache(maxsize=4096)
+    def size(id: str, content: str) -> int:
+        """The tokens of an item in the epoch block and of its id, with a decay of the greatest length."""
+        return count(encode_escaped([brief_item({"id": id, "decay": 0.555, "content": content}), id]))
 
     def whole(items: Sequence[dict[str, Any]]) -> list[int]:
         return [count(_lasting(item)) + _PASSING for item in items]
 
     def brief(items: Sequence[dict[str, Any]]) -> list[int]:
-        return [_brief_size(count, str(item["id"]), str(item["content"])) for item in items]
+        return [size(str(item["id"]), str(item["content"])) for item in items]
 
     return Sizes(whole, brief)
-
-
-@lru_cache(maxsize=4096)
-def _brief_size(count: Callable[[str], int], id: str, content: str) -> int:
-    """The tokens of an item in the epoch block and of its id, with a decay of the greatest length."""
-    return count(encode_escaped([brief_item({"id": id, "decay": 0.555, "content": content}), id]))
 
 
 def _lasting(item: dict[str, Any]) -> str:
@@ -121,27 +122,30 @@ def memory_block(
     items about `question`. `foreign` has the origins of items, by id, that contain foreign text. `owned` are those of
     a user or a team, which have a share of their own.
     """
-    own = memory
+    everything = own = _all_in(memory)
+    tokens = own_tokens = sizes.brief(everything)
     if owned.ids:
-        own = {tier: [item for item in memory[tier] if item["id"] not in owned.ids] for tier in TIERS}
-    lasting, asked = items_that_fit(
-        own, int(limit * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question
-    )
+        own = [item for item in everything if item["id"] not in owned.ids]
+        own_tokens = sizes.brief(own)
+    if not may_begin:
+        own_tokens = sizes.whole(own)
+    lasting, asked = _that_fit(own, own_tokens, int(limit * _FROZEN), sizes.whole, question)
     lasting, asked, limit = lasting | owned.lasting, asked | owned.asked, limit + owned.tokens
-    fitting = lasting | asked
-    shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in fitting] for tier in TIERS}
-    items, old = _pack_items(memory, lasting, asked, sizes, foreign), epoch or _nothing()
+    fitting, shown = lasting | asked, memory
+    if len(fitting) < len(everything):
+        shown = {tier: [item for item in memory[tier] if item["id"] in fitting] for tier in TIERS}
+    items, old = _pack_items(everything, tokens, lasting, asked, foreign), epoch or _nothing()
     since_epoch = diff_epoch(old, shown)
     changes = _all_in(since_epoch.changes)
     before, changed = sum(sizes.brief(_all_in(old))), sum(sizes.whole(changes))
-    news = changed - sum(sizes.whole([item for item in changes if item["id"] in asked]))
+    news = changed - sum(sizes.whole([item for item in changes if item["id"] in asked])) if asked else changed
     if before + changed <= limit and not should_end_epoch(before, news, is_history_cut):
         return MemoryBlock(since_epoch, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
     new = freeze_memory(kept) if may_begin else _nothing()
     since_epoch = diff_epoch(new, shown)
-    tokens = sum(sizes.brief(_all_in(new))) + sum(sizes.whole(_all_in(since_epoch.changes)))
-    return MemoryBlock(since_epoch, new, may_begin, tokens, items)
+    taken = sum(sizes.brief(_all_in(new))) + sum(sizes.whole(_all_in(since_epoch.changes)))
+    return MemoryBlock(since_epoch, new, may_begin, taken, items)
 
 
 def items_that_fit(memory: Tiers, limit: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
@@ -150,18 +154,25 @@ def items_that_fit(memory: Tiers, limit: int, sizes: Sizes, question: str = "") 
     Importance is the order of the tiers, and inside a tier that of the memory.
     """
     everything = _all_in(memory)
-    if sum(sizes.brief(everything)) <= limit:
-        return {item["id"] for item in everything}, set()
-    lasting, spent = _fitting(everything, int(limit * _LASTING) if question else limit, sizes.brief)
-    others = [item for item in everything if item["id"] not in lasting]
-    asked, _ = _fitting(_about(question, others), limit - spent, sizes.whole)
+    return _that_fit(everything, sizes.brief(everything), limit, sizes.whole, question)
+
+
+def _that_fit(
+    items: list[dict[str, Any]], tokens: list[int], limit: int, whole: ItemSizes, question: str
+) -> tuple[set[str], set[str]]:
+    if sum(tokens) <= limit:
+        return {item["id"] for item in items}, set()
+    lasting, spent = _fitting(items, tokens, int(limit * _LASTING) if question else limit)
+    about = _about(question, [item for item in items if item["id"] not in lasting])
+    asked, _ = _fitting(about, whole(about), limit - spent)
     return lasting, asked
 
 
-def _fitting(items: Sequence[dict[str, Any]], limit: int, sizes: ItemSizes) -> tuple[set[str], int]:
+def _fitting(items: list[dict[str, Any]], sizes: list[int], limit: int) -> tuple[set[str], int]:
     """The ids of the items that fit one after the other, and their tokens."""
-    ids, spent = set[str](), 0
-    for item, tokens in zip(items, sizes(items), strict=True):
+    ids: set[str] = set()
+    spent = 0
+    for item, tokens in zip(items, sizes, strict=True):
         if spent + tokens <= limit:
             ids.add(item["id"])
             spent += tokens
@@ -178,16 +189,18 @@ def _about(question: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _pack_items(
-    memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes, foreign: Mapping[str, str]
+    items: list[dict[str, Any]], sizes: list[int], lasting: Set[str], asked: Set[str], foreign: Mapping[str, str]
 ) -> tuple[PackItem, ...]:
     """All memory items, grouped by kind and by why they are in the pack or not."""
-    groups: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    items = _all_in(memory)
-    for item, tokens in zip(items, sizes.brief(items), strict=True):
+    groups: dict[tuple[str, str], dict[str, int]] = {}
+    for item, tokens in zip(items, sizes, strict=True):
         id = item["id"]
         reason = REMEMBERED if id in lasting else ASKED if id in asked else NO_ROOM
-        groups.setdefault((_kind_of(id, str(item["type"])), reason), []).append((id, tokens))
-    return tuple([_group(*each, groups[each], foreign) for each in _GROUPS if each in groups])
+        group = _kind_of(id, str(item["type"])), reason
+        if group not in groups:
+            groups[group] = {}
+        groups[group][id] = tokens
+    return tuple([_group(*each, groups[each], foreign) for each in sorted(groups, key=_GROUPS.__getitem__)])
 
 
 @lru_cache(maxsize=4096)
@@ -196,23 +209,24 @@ def _kind_of(id: str, type: str) -> str:
     return _OWNED_KINDS.get(owner_of(id)) or _PACK_KINDS[kind_of(type)]
 
 
-def _group(kind: str, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
+def _group(kind: str, reason: str, sizes: Mapping[str, int], foreign: Mapping[str, str]) -> PackItem:
     """Memory items, each with its tokens, as one pack item."""
-    row, (ids, sizes) = KINDS[kind], zip(*group, strict=True)
+    row, ids, tokens = KINDS[kind], tuple(sizes), sum(sizes.values())
     origin = least_trusted_foreign([foreign[id] for id in ids if id in foreign]) if foreign else None
-    included = reason != NO_ROOM
-    return PackItem(row.name, row.source, sum(sizes), included, reason, 0.8, origin=origin or "assistant", refs=ids)
+    return PackItem(
+        row.name, row.source, tokens, reason != NO_ROOM, reason, 0.8, 0, origin or "assistant", MODEL_ONLY, ids
+    )
 
 
 def recalled_item(item: MemoryItem, tokens: int, *, fits: bool) -> PackItem:
     """An item that came back from swap because of a message that was found."""
     foreign = {item.id: item.origin} if is_foreign(item.origin) else {}
-    return _group(_PACK_KINDS[kind_of(item.type)], ASKED if fits else NO_ROOM, [(item.id, tokens)], foreign)
+    return _group(_PACK_KINDS[kind_of(item.type)], ASKED if fits else NO_ROOM, {item.id: tokens}, foreign)
 
 
 def _all_in(memory: Tiers) -> list[dict[str, Any]]:
-    return [item for tier in TIERS for item in memory[tier]]
+    return [*memory["core"], *memory["working"], *memory["ephemeral"]]
 
 
 def _nothing() -> Tiers:
-    return {tier: [] for tier in TIERS}
+    return {"core": [], "working": [], "ephemeral": []}

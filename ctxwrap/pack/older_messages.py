@@ -7,6 +7,7 @@ from typing import NamedTuple, overload
 
 from ctxwrap.kinds import KINDS
 from ctxwrap.memory.items import origin_of_all
+from ctxwrap.redaction.visibility import MODEL_ONLY
 from ctxwrap.settings import Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens.measure import Measure
@@ -112,6 +113,8 @@ class OlderMessages(Sequence[HistoryMessage]):
     @property
     def from_log(self) -> list[Message]:
         """The messages that the caller did not send."""
+        if not self._places:
+            return [kept.message for kept in self.logged]
         return [kept.message for kept, place in zip(self.logged, self.places, strict=True) if place < 0]
 
     @property
@@ -128,18 +131,18 @@ class OlderMessages(Sequence[HistoryMessage]):
 
     def as_item(self, reason: str, foreign: Mapping[int, str], *, included: bool) -> PackItem:
         """All of them as one item; `foreign` has the origins of those that contain foreign text."""
-        kind, users = KINDS["recent_messages"], self._columns.users
-        first, last = self.number(0), self.number(len(self) - 1)
-        if self._places or last - first != len(self) - 1:
+        kind, columns, start, end = KINDS["recent_messages"], self._columns, self._start, self._end
+        first, last = columns.kept[start].number, columns.kept[end - 1].number
+        if self._places or last - first != end - start - 1:
             spans, newest = ranges(self.numbers), max(self.numbers)
         else:  # numbers of the log grow, so there is no gap
             spans, newest = f"{first}-{last}" if first < last else str(last), last
         if foreign or not self.are_plain:
             origin = origin_of_all(((kept.number, kept.message) for kept in self.logged), foreign)
         else:
-            origin = "user" if users[self._start] < users[self._end] else "assistant"
+            origin = "user" if columns.users[start] < columns.users[end] else "assistant"
         return PackItem(
-            kind.name, kind.source, self.tokens, included, reason, freshness=newest, origin=origin, refs=(spans,)
+            kind.name, kind.source, self.tokens, included, reason, 0.5, newest, origin, MODEL_ONLY, (spans,)
         )
 
 
@@ -166,7 +169,8 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     asked = max([at for at in spoken if messages[at].role == "user"], default=-1)
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
-    logged, own = LoggedMessages.of(inputs.history), list[int]()
+    logged = LoggedMessages.of(inputs.history)
+    own: list[int] = []
     if not logged.are_plain:
         kept = _without_open_calls([*logged], [messages[at] for at in spoken])
         logged = logged if logged == kept else LoggedMessages.of(kept)

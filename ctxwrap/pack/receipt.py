@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.kinds import KINDS
@@ -47,27 +48,39 @@ def items_as_json(items: Iterable[PackItem]) -> list[Any]:
 
 
 def _row(item: PackItem) -> Any:
-    name = _NAMES.get(item[:2] + item[3:5])
-    if name is None and item.kind in _ALIKE and item.source == _LOG:
-        name = _ALIKE[item.kind][item.included]
+    kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
+    name = _NAMES.get((kind, source, included, reason))
+    if name is None and kind in _ALIKE and source == _LOG:
+        name = _ALIKE[kind][included]
     if name is None:
         return item.as_json()
-    shape, row = _SHAPES[name], [name, item.tokens, *item.refs]
-    usual = (shape.reason, shape.priority, _freshness(shape.source, item.refs), shape.origin, shape.visibility)
-    if item[4:9] != usual:
-        fields = zip(PackItem._fields[4:9], item[4:9], usual, strict=True)
-        row.append({field: value for field, value, known in fields if value != known})
-    return row
+    _, _, _, _, usual_reason, usual_priority, _, usual_origin, usual_visibility, _ = _SHAPES[name]
+    unusual: Record = {}
+    if reason != usual_reason:
+        unusual["reason"] = reason
+    if priority != usual_priority:
+        unusual["priority"] = priority
+    if freshness != _freshness(source, refs):
+        unusual["freshness"] = freshness
+    if origin != usual_origin:
+        unusual["origin"] = origin
+    if visibility != usual_visibility:
+        unusual["visibility"] = visibility
+    return [name, tokens, *refs, unusual] if unusual else [name, tokens, *refs]
 
 
 def _freshness(source: str, refs: tuple[str, ...]) -> int:
     """The number of the newest message that refs such as `115-118` or `106.0` name; 0 if they name none."""
-    if source != _LOG or len(refs) != 1:
-        return 0
-    last = refs[0].rpartition(",")[2].rpartition("-")[2].partition(".")[0]
+    return _newest_in(refs[0][-_LONGEST_SPAN:]) if source == _LOG and len(refs) == 1 else 0
+
+
+@lru_cache(maxsize=4096)
+def _newest_in(ref: str) -> int:
+    last = ref.rpartition(",")[2].rpartition("-")[2].partition(".")[0]
     return int(last) if last.isdecimal() and last.isascii() and len(last) <= _DIGITS else 0
 
 
+_LONGEST_SPAN = 64
 _DIGITS = 15
 
 
@@ -114,7 +127,7 @@ _NOTHING = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", 
 
 
 def _reckoned(budget: Record) -> Record:
-    spent = sum(count_in(budget["spent"], name) or 0 for name in budget["spent"])
+    spent = sum([count_in(budget["spent"], name) or 0 for name in budget["spent"]])
     return {"effective": max(0, (count_in(budget, "limit") or 0) - (count_in(budget, "fixed") or 0)), "used": spent}
 
 

@@ -15,6 +15,7 @@ NOT_VISIBLE = "it is not for the model to see"
 _LESS_RELEVANT = "others are more to the point"
 
 _RETRIEVED = KINDS["retrieved"]
+_FOR_MODEL_ONLY = frozenset(name for name, row in KINDS.items() if row.visibility == MODEL_ONLY)
 
 
 def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate], list[PackItem]]:
@@ -23,7 +24,7 @@ def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate]
     items: list[PackItem] = []
     left = limit
     for candidate in candidates:
-        reason = _why_not(candidate, left)
+        reason = _why_not(candidate.tokens, left, candidate.visibility)
         if not reason:
             chosen.append(candidate)
             left -= candidate.tokens
@@ -31,10 +32,10 @@ def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate]
     return chosen, items
 
 
-def _why_not(candidate: Candidate | PackItem, left: int) -> str:
-    if "model" not in candidate.visibility:
+def _why_not(tokens: int, left: int, visibility: tuple[str, ...]) -> str:
+    if "model" not in visibility:
         return NOT_VISIBLE
-    return "" if candidate.tokens <= left else f"over budget: {candidate.tokens} tokens, {max(0, left)} left"
+    return "" if tokens <= left else f"over budget: {tokens} tokens, {max(0, left)} left"
 
 
 def as_item(candidate: Candidate, *, included: bool, reason: str) -> PackItem:
@@ -81,6 +82,10 @@ class Sharing:
 
     def mark_items(self, items: tuple[PackItem, ...]) -> tuple[PackItem, ...]:
         """Items with their visibility."""
+        if not self._rules and not self._declared:
+            others = [each for each in items if each.kind not in _FOR_MODEL_ONLY or each.visibility != MODEL_ONLY]
+            if not others:
+                return items
         return tuple(self._marked(items))
 
     def _marked(self, items: Sequence[_Item]) -> list[_Item]:
@@ -120,7 +125,8 @@ _SHORT_QUESTION = 4
 
 def search_text(question: str, task: str) -> str:
     """The text to search with: the user's newest message, with the active task if it is short."""
-    return question if len(question.split()) >= _SHORT_QUESTION else f"{question}\n{task}"
+    words = question.split(None, _SHORT_QUESTION - 1)
+    return question if len(words) == _SHORT_QUESTION else f"{question}\n{task}"
 
 
 def need_of_past(question: str) -> float:
@@ -152,19 +158,19 @@ _NEWEST_FIRST = 2
 
 def speaker_lines(passages: Iterable[Passage], form: int = LINES) -> list[str]:
     """Passages as the model sees them: one line of JSON each, which no text inside can end."""
-    lines, heading = list[str](), ""
-    for each in passages:
+    lines: list[str] = []
+    last = ""
+    for _, _, text, heading, speaker, *_ in passages:
         if form < _NEWEST_FIRST:
-            lines.append(encode_escaped({"when": each.heading, "by": each.speaker, "said": each.text}))
+            lines.append(encode_escaped({"when": heading, "by": speaker, "said": text}))
         else:
-            lines.append(_line(each, has_heading=form < LINES or each.heading != heading))
-            heading = each.heading
+            lines.append(_line(text, f"{heading} {speaker}" if form < LINES or heading != last else speaker))
+            last = heading
     return lines
 
 
-def _line(passage: Passage, *, has_heading: bool) -> str:
-    speaker = f"{passage.heading} {passage.speaker}" if has_heading else passage.speaker
-    return f"{{{_encoded(speaker)}:{_encoded(passage.text)}}}"
+def _line(text: str, speaker: str) -> str:
+    return f"{{{_encoded(speaker)}:{_encoded(text)}}}"
 
 
 @lru_cache(maxsize=1024)
@@ -180,49 +186,39 @@ def fit_passages(
 
     Of the passages of a day that fit, the first one pays for the day.
     """
-    chosen, items, headings = list[Passage](), list[PackItem](), set[str]()
+    chosen: list[Passage] = []
+    items: list[PackItem] = []
+    headings: set[str] = set()
     usual = _RETRIEVED.reason
     for each in found:
-        tokens = size(_line(each, has_heading=each.heading not in headings)) + 1
-        reason = f"{usual} by {', '.join(each.reasons)}" if each.reasons else usual
-        item = _passage_item(each, tokens, reason, seen, included=True)
-        if why_not := _why_not(item, limit):
-            item = item._replace(included=False, reason=why_not)
-        else:
-            chosen.append(each)
+        number, part, text, heading, speaker, _, reasons, origin = each
+        tokens = size(_line(text, speaker if heading in headings else f"{heading} {speaker}")) + 1
+        reason = _why_not(tokens, limit, seen)
         if tokens <= limit:
             limit -= tokens
-            headings.add(each.heading)
-        items.append(item)
+            headings.add(heading)
+        if is_chosen := not reason:
+            chosen.append(each)
+            reason = f"{usual} by {', '.join(reasons)}" if reasons else usual
+        items.append(_passage_item(number, part, tokens, is_chosen, reason, origin or speaker, seen))
     return chosen, items
 
 
 def missed_passages(missed: Iterable[Passage], seen: tuple[Target, ...]) -> list[PackItem]:
     """The passages that were found and left out, with an estimate of their tokens."""
-    return [
-        _passage_item(
-            each,
-            estimate_tokens(_line(each, has_heading=True)) + 1,
-            ", ".join(each.reasons) or _LESS_RELEVANT,
-            seen,
-            included=False,
-        )
-        for each in missed
-    ]
+    items: list[PackItem] = []
+    for number, part, text, heading, speaker, _, reasons, origin in missed:
+        tokens = estimate_tokens(_line(text, f"{heading} {speaker}")) + 1
+        reason = ", ".join(reasons) or _LESS_RELEVANT
+        items.append(_passage_item(number, part, tokens, False, reason, origin or speaker, seen))
+    return items
 
 
-def _passage_item(passage: Passage, tokens: int, reason: str, seen: tuple[Target, ...], *, included: bool) -> PackItem:
-    return PackItem(
-        _RETRIEVED.name,
-        _RETRIEVED.source,
-        tokens,
-        included,
-        reason,
-        freshness=passage.number,
-        origin=passage.origin or passage.speaker,
-        visibility=seen,
-        refs=(f"{passage.number}.{passage.part}",),
-    )
+def _passage_item(
+    number: int, part: int, tokens: int, included: bool, reason: str, origin: str, seen: tuple[Target, ...]
+) -> PackItem:
+    refs = (f"{number}.{part}",)
+    return PackItem(_RETRIEVED.name, _RETRIEVED.source, tokens, included, reason, 0.5, number, origin, seen, refs)
 
 
 def newest_first(passages: Iterable[Passage]) -> list[Passage]:

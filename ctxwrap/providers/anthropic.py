@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
@@ -217,8 +216,8 @@ def _placed_texts(body: Body, injection: Injection, spoken: bool) -> Injection:
     """`injection` with its texts moved to fields that `body` has a place for."""
     standing, background, block = injection.standing, injection.background, injection.block
     if _continues(body):
-        return replace(injection, standing="", background="", block=join_texts(standing, background, block))
-    return injection if spoken else replace(injection, standing=join_texts(standing, background), background="")
+        return injection._replace(standing="", background="", block=join_texts(standing, background, block))
+    return injection if spoken else injection._replace(standing=join_texts(standing, background), background="")
 
 
 def _with_block(body: Body, newest: int, block: str) -> Body:

@@ -87,7 +87,7 @@ class _PackInputs:
         retrieve = (lambda *_: before.found) if self.sources.retrieve else None
         smaller = pack(self.request, self.inputs, self.sources._replace(retrieve=retrieve), self.settings, limit)
         reserve = 0 if rejection.reply else smaller.injection.reserve
-        return replace(smaller, epoch=before.epoch, injection=replace(smaller.injection, reserve=reserve))
+        return smaller._replace(epoch=before.epoch, injection=smaller.injection._replace(reserve=reserve))
 
 
 @dataclass(slots=True)

@@ -296,7 +296,7 @@ class ModelDelivery:
             hash=f"sha256:{self.attempt.event['sha256']}",
             external_mappings=_mappings(done),
             created_at=self.attempt.time,
-            metadata={"wire": text_in(self.attempt.event, "wire"), "hash_of": "the request as JSON with sorted keys"},
+            metadata={"wire": text_in(self.attempt.event, "wire"), "hash_of": "the request"},
         )
 
 
