@@ -140,8 +140,12 @@ _PRIVATE = b"x-ctxwrap-"
 
 def _drop_private_headers(request: Any) -> None:
     """Remove ctxwrap's headers, which may come with a client's default headers."""
-    for name in [name for name, _ in request.headers.raw if name[:10].lower() == _PRIVATE]:
-        request.headers.pop(name.decode(), None)
+    names = [name for name, _ in request.headers.raw]
+    if _PRIVATE not in b"\n".join(names).lower():  # as in most requests
+        return
+    for name in names:
+        if name.lower().startswith(_PRIVATE):
+            request.headers.pop(name.decode(), None)
 
 
 def _warn_of_bypass(client: _Delegating, request: Any) -> None:

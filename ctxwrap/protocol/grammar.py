@@ -72,7 +72,8 @@ def _chevron(signs: str, name: str, code: str) -> str:
 LESSER, GREATER = "<＜〈〈⟨《≪«‹❮", ">＞〉〉⟩》≫»›❯"
 LESS = maybe(char("`")) + _chevron(LESSER, "lt", "3c") + GAP
 MORE = GAP + _chevron(GREATER, "gt", "3e") + maybe(char("`") + maybe(literal("{=html}")))
-NAME = word("context") + maybe(char("[ _-]") + words("snapshot", "state")) + GAP + maybe(char(":"))
+BEHIND_NAME = maybe(char("[ _-]") + words("snapshot", "state")) + GAP + maybe(char(":"))
+NAME = word("context") + BEHIND_NAME
 COLOUR = char("\x1b") + char(r"\[") + chars(r"[\d;]", 0, 12) + char("m")
 SIGN = rf"(?:_|[^\w\s\x1b&\\\[\](){{}}=|【】「」『』\"'“”‘’,.;:!?{LESSER}-])"
 """A sign or emoji that decorates a line and begins neither a separator nor JSON."""
