@@ -117,7 +117,8 @@ SNAPSHOT = WRAPPING + either(KEY, maybe(char('"')))
 
 ANY_QUOTE = r"""(?:\\?["'“”‘’＂`]|&quot;|&#34;)"""
 _OWN = "version|runtime|memory|capabilities|active[_ -]?task|core|working|ephemeral|dropped|decay|startup_at"
-OWN_KEY = lazy_pattern(rf"\b({_OWN}){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE)
+KEY_SIGNS = ":=："
+OWN_KEY = lazy_pattern(rf"\b({_OWN}){ANY_QUOTE}?\s{{0,4}}[{KEY_SIGNS}]", re.IGNORECASE)
 """A key that other JSON hardly ever has."""
 
 

@@ -11,6 +11,7 @@ from ctxwrap.protocol.grammar import (
     BEHIND_NAME,
     CLOSERS,
     GAP,
+    KEY_SIGNS,
     LESSER,
     MORE,
     OPENERS,
@@ -60,8 +61,12 @@ class Mark(NamedTuple):
 
 def marks_in(text: str) -> Iterator[Mark]:
     """Yield every separator: with two angle brackets anywhere, otherwise only before a snapshot."""
+    return _marks_before(len(text), text)
+
+
+def _marks_before(stop: int, text: str) -> Iterator[Mark]:
     keys: list[int] | None = None
-    for at in _names_in(text):
+    for at in _names_before(stop, text):
         angles, before = _angles_before(text[max(0, at - _LINE) : at])
         end = _end_of(text, at, angles, before)
         opening = _OPENING.match(text, end) if end >= 0 else None
@@ -75,13 +80,14 @@ def marks_in(text: str) -> Iterator[Mark]:
             yield Mark(at + _BROKEN, opens)
 
 
-def _names_in(text: str) -> Iterator[int]:
-    """Yield the positions of the separator's name, which most texts do not have."""
+def _names_before(stop: int, text: str) -> Iterator[int]:
+    """Yield the positions of the separator's name, except in our own frames, which are no separators."""
     small = small_ascii(text)
-    at = small.find(b"context")
+    at = small.find(b"context", 0, stop)
     while at >= 0:
-        yield at
-        at = small.find(b"context", at + _WHOLE)
+        if small[at - len("ctxwrap-") : at + len("context>\n")] != b"ctxwrap-context>\n":
+            yield at
+        at = small.find(b"context", at + _WHOLE, stop)
 
 
 def small_ascii(text: str) -> bytes:
@@ -91,7 +97,11 @@ def small_ascii(text: str) -> bytes:
 
 def has_imitation(text: str) -> bool:
     """Whether `text` contains a separator with a snapshot, as it is or unescaped."""
-    return any(mark.opens for each in unescaped_forms(text) for mark in marks_in(each))
+    for each in unescaped_forms(text):
+        last = max(map(each.rfind, KEY_SIGNS))  # behind it there are no keys of a snapshot
+        if any(mark.opens for mark in _marks_before(last, each)):
+            return True
+    return False
 
 
 def unescaped_forms(text: str) -> Iterator[str]:
