@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from pydantic_core import from_json
+
 from ctxwrap.encoding import encode_json
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR, strip_injected
@@ -157,9 +159,12 @@ def copy_elapsed(response: Any, reader: Any) -> None:
 def payload_in(content: bytes) -> Body | None:
     """The JSON object in a reply, or None if it is something else."""
     try:
-        payload = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
+        payload = from_json(content)
+    except ValueError:  # the slower decoder also takes lone surrogates, other encodings and deeper nesting
+        try:
+            payload = json.loads(content)
+        except (ValueError, RecursionError):
+            return None
     return payload if isinstance(payload, dict) else None
 
 

@@ -72,7 +72,8 @@ def _chevron(signs: str, name: str, code: str) -> str:
 LESSER, GREATER = "<＜〈〈⟨《≪«‹❮", ">＞〉〉⟩》≫»›❯"
 LESS = maybe(char("`")) + _chevron(LESSER, "lt", "3c") + GAP
 MORE = GAP + _chevron(GREATER, "gt", "3e") + maybe(char("`") + maybe(literal("{=html}")))
-NAME = word("context") + maybe(char("[ _-]") + words("snapshot", "state")) + GAP + maybe(char(":"))
+BEHIND_NAME = maybe(char("[ _-]") + words("snapshot", "state")) + GAP + maybe(char(":"))
+NAME = word("context") + BEHIND_NAME
 COLOUR = char("\x1b") + char(r"\[") + chars(r"[\d;]", 0, 12) + char("m")
 SIGN = rf"(?:_|[^\w\s\x1b&\\\[\](){{}}=|【】「」『』\"'“”‘’,.;:!?{LESSER}-])"
 """A sign or emoji that decorates a line and begins neither a separator nor JSON."""
@@ -116,7 +117,8 @@ SNAPSHOT = WRAPPING + either(KEY, maybe(char('"')))
 
 ANY_QUOTE = r"""(?:\\?["'“”‘’＂`]|&quot;|&#34;)"""
 _OWN = "version|runtime|memory|capabilities|active[_ -]?task|core|working|ephemeral|dropped|decay|startup_at"
-OWN_KEY = lazy_pattern(rf"\b({_OWN}){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE)
+KEY_SIGNS = ":=："
+OWN_KEY = lazy_pattern(rf"\b({_OWN}){ANY_QUOTE}?\s{{0,4}}[{KEY_SIGNS}]", re.IGNORECASE)
 """A key that other JSON hardly ever has."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from ctxwrap.encoding import encode_json
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import SEPARATOR as SEPARATOR
-from ctxwrap.protocol.lookalikes import marks_in
+from ctxwrap.protocol.lookalikes import marks_in, small_ascii
 from ctxwrap.types import SessionKey
 
 VERSION = "2.2"
@@ -150,12 +150,15 @@ def sanitise(text: str) -> str:
     A zero-width joiner goes into the mark. The text looks the same, so people can discuss it, and no lenient reader
     takes it for a mark, since no accepted spelling has a break inside the word.
     """
-    if "context" not in (small := text.lower()) and "ctxwrap-" not in small:  # fast path for most texts
+    if "x" not in text and "X" not in text:  # both marks have one
         return text
     return _neutral_of_short(text) if len(text) <= _MAX_CACHED else _neutral(text)
 
 
 def _neutral(text: str) -> str:
+    small = small_ascii(text)
+    if b"context" not in small and b"ctxwrap-" not in small:  # fast path for most texts
+        return text
     text = _FRAME.sub(f"\\g<0>{_JOINER}", text) if "<" in text else text
     cuts = [mark.at for mark in marks_in(text)]
     return _JOINER.join(text[start:end] for start, end in pairwise((0, *cuts, len(text)))) if cuts else text

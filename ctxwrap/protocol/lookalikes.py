@@ -8,11 +8,12 @@ from typing import NamedTuple
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import (
     AFTER,
+    BEHIND_NAME,
     CLOSERS,
     GAP,
+    KEY_SIGNS,
     LESSER,
     MORE,
-    NAME,
     OPENERS,
     OWN_KEY,
     PROSE,
@@ -25,7 +26,8 @@ from ctxwrap.protocol.grammar import (
     times,
 )
 
-_NAME = lazy_pattern("con(?=text)", re.IGNORECASE)
+_BROKEN, _WHOLE = len("con"), len("context")
+"""Where a name is broken up, and its length."""
 _BLANKS = " \t\u200b\u200c\u200d\u2060\ufeff\u00ad`"
 _ENTITIES = ("lt;", "#60;", "#x3c;")
 _ANGLES = (
@@ -33,18 +35,19 @@ _ANGLES = (
     *("\\<", "\\u003c", "\\x3c"),
     *LESSER,
 )
-_ANGLE_ENDS = lazy_pattern(rf"(?:{'|'.join(map(re.escape, _ANGLES))})\Z")
-"""The longest angle bracket at the end of a text in small letters."""
+_ANGLE_BACKWARDS = lazy_pattern("|".join(re.escape(each[::-1]) for each in _ANGLES))
+"""The longest angle bracket at the end of a text, which is turned around and in small letters."""
+_OPENERS = frozenset(OPENERS)
 _COLOUR = lazy_pattern(r"\x1b\[[\d;]{0,12}m")
 _LINE = 120
 """Maximum characters between the start of a line and the name."""
 _NEAR, _FAR = 80, 4096
 """How far after its opening a snapshot key must follow: within a line, which may be code, and at a line's start."""
 
-_IN_ANGLES = tuple(lazy_pattern(NAME + times(MORE, least, 7)) for least in (2, 1, 0))
+_IN_ANGLES = tuple(lazy_pattern(BEHIND_NAME + times(MORE, least, 7)) for least in (2, 1, 0))
 """By the number of angle brackets before the name."""
-_IN_PAIRS = lazy_pattern(NAME + times(MORE, 2, 7))
-_IN_BRACKETS = lazy_pattern(NAME + GAP + chars(f"[{re.escape(CLOSERS)}]", 1, 7))
+_IN_PAIRS = lazy_pattern(BEHIND_NAME + times(MORE, 2, 7))
+_IN_BRACKETS = lazy_pattern(BEHIND_NAME + GAP + chars(f"[{re.escape(CLOSERS)}]", 1, 7))
 _ALONE = lazy_pattern("CONTEXT" + chars(rf"(?:[: \t]|{SIGN})", 0, 16) + char(r"\n"))
 _OPENING = pattern(AFTER, maybe(PROSE), SNAPSHOT, last="[{｛:]")
 
@@ -58,33 +61,47 @@ class Mark(NamedTuple):
 
 def marks_in(text: str) -> Iterator[Mark]:
     """Yield every separator: with two angle brackets anywhere, otherwise only before a snapshot."""
-    if not _has_name(text):
-        return
+    return _marks_before(len(text), text)
+
+
+def _marks_before(stop: int, text: str) -> Iterator[Mark]:
     keys: list[int] | None = None
-    for name in _NAME.finditer(text):
-        at = name.start()
+    for at in _names_before(stop, text):
         angles, before = _angles_before(text[max(0, at - _LINE) : at])
-        begins = _begins_line(before, is_all=at <= _LINE)
-        end = _end_of(text, at, angles, before, begins)
+        end = _end_of(text, at, angles, before)
         opening = _OPENING.match(text, end) if end >= 0 else None
         opens = False
         if opening is not None and opening["last"]:
             keys = [key.start() for key in OWN_KEY.finditer(text)] if keys is None else keys
             first = bisect_left(keys, end)
-            reach = _FAR if angles > 1 or begins else _NEAR
+            reach = _FAR if angles > 1 or _begins_line(before, is_all=at <= _LINE) else _NEAR
             opens = first < len(keys) and keys[first] < opening.end() + reach
-        if opens or (angles > 1 and _IN_PAIRS.match(text, at)):
-            yield Mark(name.end(), opens)
+        if opens or (angles > 1 and _IN_PAIRS.match(text, at + _WHOLE)):
+            yield Mark(at + _BROKEN, opens)
 
 
-def _has_name(text: str) -> bool:
-    """Whether `text` has the name of the separator, which most texts do not; unescaping adds none."""
-    return "context" in text.lower()
+def _names_before(stop: int, text: str) -> Iterator[int]:
+    """Yield the positions of the separator's name, except in our own frames, which are no separators."""
+    small = small_ascii(text)
+    at = small.find(b"context", 0, stop)
+    while at >= 0:
+        if small[at - len("ctxwrap-") : at + len("context>\n")] != b"ctxwrap-context>\n":
+            yield at
+        at = small.find(b"context", at + _WHOLE, stop)
+
+
+def small_ascii(text: str) -> bytes:
+    """Return `text` in small letters, with a question mark for each character that is not ASCII."""
+    return text.encode("ascii", "replace").lower()
 
 
 def has_imitation(text: str) -> bool:
     """Whether `text` contains a separator with a snapshot, as it is or unescaped."""
-    return _has_name(text) and any(mark.opens for each in unescaped_forms(text) for mark in marks_in(each))
+    for each in unescaped_forms(text):
+        last = max(map(each.rfind, KEY_SIGNS))  # behind it there are no keys of a snapshot
+        if any(mark.opens for mark in _marks_before(last, each)):
+            return True
+    return False
 
 
 def unescaped_forms(text: str) -> Iterator[str]:
@@ -99,7 +116,7 @@ def _angles_before(line: str) -> tuple[int, str]:
     count = 0
     while count < 2:
         bare = line.rstrip(_BLANKS)
-        sign = _ANGLE_ENDS.search(bare[-12:].lower())
+        sign = _ANGLE_BACKWARDS.match(bare[:-13:-1].lower())
         if sign is None:
             break
         line = bare[: -len(sign[0])]
@@ -110,14 +127,16 @@ def _angles_before(line: str) -> tuple[int, str]:
 def _begins_line(before: str, *, is_all: bool) -> bool:
     """Whether the line holds only decoration before the name; `is_all` if `before` starts the text."""
     _, newline, line = before.rpartition("\n")
-    return (bool(newline) or is_all) and not any(map(str.isalnum, _COLOUR.sub("", line)))
+    if not newline and not is_all:
+        return False
+    return not any(map(str.isalnum, _COLOUR.sub("", line) if "\x1b" in line else line))
 
 
-def _end_of(text: str, at: int, angles: int, before: str, begins: bool) -> int:
+def _end_of(text: str, at: int, angles: int, before: str) -> int:
     """Return where the separator with the name at `at` ends; -1 if it is none."""
-    spelled = _IN_ANGLES[angles].match(text, at)
-    if spelled is None and not angles and before.rstrip(_BLANKS).endswith(tuple(OPENERS)):
-        spelled = _IN_BRACKETS.match(text, at)
-    if spelled is None and begins:
+    spelled = _IN_ANGLES[angles].match(text, at + _WHOLE)
+    if spelled is None and not angles and before.rstrip(_BLANKS)[-1:] in _OPENERS:
+        spelled = _IN_BRACKETS.match(text, at + _WHOLE)
+    if spelled is None and text.startswith("CONTEXT", at) and _begins_line(before, is_all=at <= _LINE):
         spelled = _ALONE.match(text, at)
     return spelled.end() if spelled else -1

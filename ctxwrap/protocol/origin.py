@@ -14,6 +14,8 @@ from ctxwrap.protocol.repair.strict import strict_prefix
 COPIED = "the trailer is a copy of text in the request"
 _MIN_NONCE = 16
 _MIN_COPY = 20
+_ENOUGH = 64
+"""So many characters at its end tell an object from most others."""
 _FREE_CHARACTERS, _MIN_COST = 64 * 1024, 64
 """Budget for parsing beyond twice the text's length, and the minimum cost of an attempt."""
 _MAX_CACHED = 16 * 1024
@@ -42,18 +44,20 @@ class ShownTexts:
         object_ = tail[tail.find("{") : tail.rfind("}") + 1]
         if len(object_) <= _MIN_COPY:
             return False
-        if any(object_ in text for text in self._texts):
-            return True
-        packed, keyed = "".join(object_.split()), [shown for shown in self._all if shown.has_keys]
-        if any(packed in shown.packed for shown in keyed):
-            return True
+        end, packed = _packed(object_[-_ENOUGH:]), ""
+        for shown in self._shown:
+            if not shown.has_keys:
+                if object_ in shown.text:
+                    return True
+            elif end in shown.packed and (packed := packed or _packed(object_)) in shown.packed:
+                return True
         if value is None:
             try:
                 value, _ = strict_prefix(object_)
             except ValueError:
                 return False
         bare = _without_runtime(value)
-        return any(bare in shown.objects for shown in keyed)
+        return any(shown.has_keys and bare in shown.objects for shown in self._shown)
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
@@ -62,40 +66,50 @@ class ShownTexts:
     @cached_property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
-        return any(shown.has_lookalike for shown in (*self._all, _ShownText(self._block)))
+        named = [_analysed(text) for text in self._texts if "x" in text or "X" in text]  # as the separator has
+        return any(shown.has_lookalike for shown in (*named, _ShownText(self._block)))
 
     @cached_property
-    def _all(self) -> list["_ShownText"]:
-        return [_known(text) if len(text) <= _MAX_CACHED else _ShownText(text) for text in self._texts]
+    def _shown(self) -> list["_ShownText"]:
+        """The texts that may have an object."""
+        return [_analysed(text) for text in self._texts if "{" in text]
 
 
 class _ShownText:
     """One text, analysed once and on demand."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
 
     @cached_property
     def has_lookalike(self) -> bool:
-        plain = self._text.replace(_JOINER, "")
+        plain = self.text.replace(_JOINER, "")
         return plain not in (PROTOCOL_TEXT, DELTA_TEXT) and has_imitation(plain)
 
     @cached_property
     def has_keys(self) -> bool:
-        return "{" in self._text and OWN_KEY.search(self._text) is not None
+        return OWN_KEY.search(self.text) is not None
 
     @cached_property
     def packed(self) -> str:
-        return "".join(self._text.split())
+        return _packed(self.text)
 
     @cached_property
     def objects(self) -> list[dict[str, Any]]:
         """The objects in it, in any spelling, without their runtime."""
-        return [_without_runtime(data) for each in unescaped_forms(self._text) for data in _objects_in(each)]
+        return [_without_runtime(data) for each in unescaped_forms(self.text) for data in _objects_in(each)]
 
 
 _known = lru_cache(maxsize=256)(_ShownText)
 """Our own texts and the history recur in many requests."""
+
+
+def _analysed(text: str) -> _ShownText:
+    return _known(text) if len(text) <= _MAX_CACHED else _ShownText(text)
+
+
+def _packed(text: str) -> str:
+    return "".join(text.split())
 
 
 def foreign_fault(tail: str, returned: Any, injected: Mapping[str, Any], shown: ShownTexts) -> str:

@@ -1,6 +1,7 @@
 """Finds where a trailer may begin: the separator in its actual spellings, followed by the start of a snapshot."""
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -106,7 +107,29 @@ _CUT_HEAD = lazy_pattern(
 
 def has_candidate(text: str, at: int) -> bool:
     """Whether a candidate position follows `at`, which is inside a line without one."""
-    return _CANDIDATE.search(text, at) is not None
+    return next(_candidates(text, at), None) is not None
+
+
+def _candidates(text: str, at: int) -> Iterator[re.Match[str]]:
+    """Yield the candidates from `at` on: looked for only at lines and at `<`, which takes a fraction of a search."""
+    line = at if not at or text[at - 1] == "\n" else _next_line(text, at)
+    while True:
+        sign = text.find("<", at, line)
+        start = line if sign < 0 else sign
+        if start > len(text):
+            return
+        if start == line:
+            line = _next_line(text, line)
+        found = _CANDIDATE.match(text, start)
+        at = start + 1
+        if found is not None:
+            at = max(at, found.end())
+            yield found
+
+
+def _next_line(text: str, at: int) -> int:
+    """Return the start of the next line; beyond the text if there is none."""
+    return text.find("\n", at) + 1 or len(text) + 1
 
 
 class SeparatorMatch(NamedTuple):
@@ -151,7 +174,7 @@ class SeparatorScan:
         From the returned position on, `text` may belong to a trailer.
         """
         self.match = None
-        for candidate in _CANDIDATE.finditer(text, self.at):
+        for candidate in _candidates(text, self.at):
             start = candidate.start()
             if start < self.at:
                 continue
@@ -361,7 +384,7 @@ def separators_in(text: str, at: int) -> list[SeparatorMatch]:
     """Return every separator from `at` on that begins a line, also in code blocks and JSON."""
     scan = SeparatorScan()
     found = []
-    for candidate in _CANDIDATE.finditer(text, at):
+    for candidate in _candidates(text, at):
         if candidate["line"] is not None:
             head = _HEAD.match(text, candidate.start())
             if head is not None and head["last"] and head["separator"]:

@@ -1,6 +1,7 @@
 """Messages and options of any provider: the log's form, where injected texts go, output limits, cache keys."""
 
 import json
+import marshal
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -238,21 +239,15 @@ T = TypeVar("T")
 
 def sendable(value: T) -> T:
     """`value`, or a copy of it without lone surrogates, which cannot be encoded as UTF-8."""
-    return value if _is_whole("".join(_texts_in(value))) else _sendable(value)
+    return value if _is_surely_whole(value) else _sendable(value)
 
 
-def _texts_in(value: Any) -> list[str]:
-    """The names and texts in `value`."""
-    texts, values = list[str](), [value]
-    for each in values:  # which grows meanwhile
-        if isinstance(each, str):
-            texts.append(each)
-        elif isinstance(each, dict):
-            values += each
-            values += each.values()
-        elif isinstance(each, list):
-            values += each
-    return texts
+def _is_surely_whole(value: Any) -> bool:
+    """Whether `value` has no lone surrogate: in bytes, these and few other characters begin with ED."""
+    try:
+        return b"\xed" not in marshal.dumps(value, 2)
+    except ValueError:  # something else than JSON
+        return False
 
 
 def _sendable(value: Any) -> Any:
