@@ -125,7 +125,9 @@ class FeatureMatrix:
         """The words of the query and of names."""
         self._words = 0
         self.entries: list[Entry] = []
-        for word in self._rarest([term for term in wanted if term not in speaker_terms]):
+        for word in self._rarest(
+            [term for term in wanted if term not in speaker_terms] if speaker_terms else [*wanted]
+        ):
             self._add_word(word, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
         self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
@@ -200,7 +202,7 @@ class FeatureMatrix:
         weights, has = self.scan.weigh(self.entries, self._words)
         words[:] = np.add.reduce(weights[REACH:-REACH].reshape(self._words, width), 0)
         around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
-        around *= layout.marks != GAP
+        around *= layout.filled
         _scale(words)
         _scale(around)
         cover[:] = has
@@ -221,7 +223,7 @@ class FeatureMatrix:
             self.row("month")[:], self.row("day")[:] = near[back].T
         if self._meaning is not None:
             meaning = self.row("meaning")
-            meaning[:] = self._meaning[layout.places] * (layout.marks != GAP)
+            meaning[:] = self._meaning[layout.places] * layout.filled
             around = np.correlate(meaning, _BOTH_SIDES, "full")[REACH : REACH + width]
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
 
