@@ -185,15 +185,13 @@ class Ranking:
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
-        import numpy as np
-
         from ctxwrap.retrieval.hops import BEST, second_hop
 
         best, index = self._ranked[:BEST], self._evidence.index
         texts = [text_of(index.numbers[place], index.parts[place]) for place in self._layout.places[best].tolist()]
         column = second_hop(self._evidence, best, self._scores[best].tolist(), texts)
         if column is not None:
-            self._hop = column * np.float64(self._weights["hop"])
+            self._hop = column.astype(float) * self._weights["hop"]
             self._scores += self._hop
             self._sorted = self._hits = None
 
