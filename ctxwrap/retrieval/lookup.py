@@ -187,7 +187,7 @@ class Lookup:
             alike = self._newest.get(word[:PREFIX], _NONE)
             if self._full:
                 alike = [*{*alike, *self._family(word[:PREFIX])}]
-            if alike and alike != [word]:
+            if len(alike) > (word in alike):
                 forms = [each for each in alike if each != word and abs(len(each) - size) < PREFIX]
                 forms = sorted(forms)[:_MAX_FORMS]
         if size >= _LEAST_START:
@@ -198,7 +198,7 @@ class Lookup:
                 compounds = sorted(found - {word})[:_MAX_COMPOUNDS]
         if size >= LONG_WORD:
             compounds = compounds + [part for part in self._parts_of(word) if part not in compounds]
-        return forms + compounds
+        return forms + compounds if compounds else forms
 
     def rare(self, words: Iterable[str], most: float) -> list[tuple[int, str]]:
         """Return the words in more than one and at most so many passages, after their number; the rarest first."""

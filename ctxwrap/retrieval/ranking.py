@@ -116,9 +116,9 @@ class Ranking:
         # importing numpy takes 0.1 s, which callers that never search should not pay
         import numpy as np
 
-        from ctxwrap.retrieval.features import FeatureMatrix
+        from ctxwrap.retrieval import features
 
-        self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2), limit
+        self._evidence, self._limit = features.FeatureMatrix(index, text, vectors, now, limit // 2), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
         self._weights = weights
@@ -185,11 +185,11 @@ class Ranking:
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
-        from ctxwrap.retrieval.hops import BEST, second_hop
+        from ctxwrap.retrieval import hops
 
-        best, index = self._ranked[:BEST], self._evidence.index
+        best, index = self._ranked[: hops.BEST], self._evidence.index
         texts = [text_of(index.numbers[place], index.parts[place]) for place in self._layout.places[best].tolist()]
-        column = second_hop(self._evidence, best, self._scores[best].tolist(), texts)
+        column = hops.second_hop(self._evidence, best, self._scores[best].tolist(), texts)
         if column is not None:
             self._hop = column.astype(float) * self._weights["hop"]
             self._scores += self._hop
