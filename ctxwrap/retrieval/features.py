@@ -123,10 +123,8 @@ class FeatureMatrix:
         speaker_terms = frozenset().union(*names)
         self.known_words = speaker_terms.union(wanted)
         """The words of the query and of names."""
-        self._words = 0
         self.entries: list[Entry] = []
-        for word in self._rarest([term for term in wanted if term not in speaker_terms]):
-            self._add_word(word, wanted)
+        self._add_words([term for term in wanted if term not in speaker_terms] if speaker_terms else [*wanted], wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
         self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
@@ -144,26 +142,24 @@ class FeatureMatrix:
         """Whether the query names a single speaker."""
         return len({self.index.names[speaker][1] for speaker in self._asked}) == 1
 
-    def _rarest(self, terms: list[str]) -> list[str]:
-        """Return the terms, or the rarest of a long query."""
-        return terms if len(terms) <= _MAX_TERMS else self.lookup.rarest(terms[:_MAX_CONSIDERED], _MAX_TERMS)
-
-    def _add_word(self, word: str, wanted: Container[str]) -> None:
-        """Add the terms of a word of the query."""
-        lookup, row = self.lookup, self._words
-        own, forms = lookup.find(word)
-        meant = lookup.meant_by(word, wanted) if word in lookup.meant else None
-        if own:
-            self.entries.append((own, row, own.rarity, OWN))
-        if forms:
-            # together, forms are as common as a word is
-            cap = _FORM_CAP * (own.rarity if own else lookup.rarity(sum(form.having for form in forms)))
-            self.entries += [(form, row, _FORM_WEIGHT * min(form.rarity, cap), FORM) for form in forms]
-        if meant:
-            cap = _MEANT_CAP * lookup.rarity(sum(each.having for each in meant))
-            self.entries += [(each, row, _MEANT_WEIGHT * min(each.rarity, cap), MEANT) for each in meant]
-        if own or forms or meant:
-            self._words += 1
+    def _add_words(self, words: list[str], wanted: Container[str]) -> None:
+        """Add the terms of the query's words, or of the rarest if there are many."""
+        lookup, entries, row = self.lookup, self.entries, 0
+        for word in words if len(words) <= _MAX_TERMS else lookup.rarest(words[:_MAX_CONSIDERED], _MAX_TERMS):
+            own, forms = lookup.find(word)
+            meant = lookup.meant_by(word, wanted) if word in lookup.meant else None
+            if own:
+                entries.append((own, row, own.rarity, OWN))
+            if forms:
+                # together, forms are as common as a word is
+                cap = _FORM_CAP * (own.rarity if own else lookup.rarity(sum([form.having for form in forms])))
+                entries += [(form, row, _FORM_WEIGHT * min(form.rarity, cap), FORM) for form in forms]
+            if meant:
+                cap = _MEANT_CAP * lookup.rarity(sum([each.having for each in meant]))
+                entries += [(each, row, _MEANT_WEIGHT * min(each.rarity, cap), MEANT) for each in meant]
+            if own or forms or meant:
+                row += 1
+        self._words = row
 
     def _also(self, most: int) -> Ints:
         """Return places that words alone would not find: standing instructions, and by date or meaning."""
@@ -200,7 +196,7 @@ class FeatureMatrix:
         weights, has = self.scan.weigh(self.entries, self._words)
         words[:] = np.add.reduce(weights[REACH:-REACH].reshape(self._words, width), 0)
         around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
-        around *= layout.marks != GAP
+        around *= layout.filled
         _scale(words)
         _scale(around)
         cover[:] = has
@@ -221,7 +217,7 @@ class FeatureMatrix:
             self.row("month")[:], self.row("day")[:] = near[back].T
         if self._meaning is not None:
             meaning = self.row("meaning")
-            meaning[:] = self._meaning[layout.places] * (layout.marks != GAP)
+            meaning[:] = self._meaning[layout.places] * layout.filled
             around = np.correlate(meaning, _BOTH_SIDES, "full")[REACH : REACH + width]
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
 

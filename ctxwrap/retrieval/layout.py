@@ -23,8 +23,8 @@ GAP = ANSWERS | OPENS
 _SHORT_ANSWER = 3
 """Terms up to which an answer says little without its question."""
 
-_LENGTHS = 3
-"""Which column has the lengths; they are used in sums of small floats."""
+_KINDS = (np.intp, np.intp, np.intp, np.float64, np.float32, np.intp, np.intp, np.intp, np.intp)
+"""Of the columns of a layout, those with which they are computed."""
 
 _FEATURES, _QUESTION, _ASKS = 255, int(TextFeature.QUESTION), int(TextFeature.ASKS)
 
@@ -40,6 +40,8 @@ class Layout(NamedTuple):
     """The place of each slot; 0 for empty slots."""
     marks: Ints
     """The text features and marks of each slot."""
+    filled: Ints
+    """1 for each slot with a passage, 0 for empty ones."""
     lengths: Ints
     """The length of the passage in each slot."""
     groups: Ints
@@ -58,15 +60,15 @@ class WholeLayout:
     def __init__(self) -> None:
         self._passages = self._width = self._groups = self._asking = self._leaning = 0
         """How much of the columns is used."""
-        self._columns = [np.zeros(64, np.float32 if at == _LENGTHS else np.intp) for at in range(8)]
+        self._columns = [np.zeros(64, kind) for kind in _KINDS]
         """In the order of `Layout`; what is entered never changes, so that earlier layouts stay valid."""
 
     def of(self, index: Index) -> Layout:
         for place in range(self._passages, len(index)):
             self._add(index, place)
-        slots, places, marks, lengths, groups, group_of, asking, leaning = self._columns
+        slots, places, marks, filled, lengths, groups, group_of, asking, leaning = self._columns
         count, width = self._passages, self._width
-        by_slot = places[:width], marks[:width], lengths[:width]
+        by_slot = places[:width], marks[:width], filled[:width], lengths[:width]
         pairs = asking[: self._asking], leaning[: self._leaning]
         return Layout(count, slots[:count], *by_slot, groups[: self._groups], group_of[:width], *pairs)
 
@@ -74,7 +76,7 @@ class WholeLayout:
         slot, group = self._width, self._groups
         if slot + REACH >= len(self._columns[0]):
             self._columns = [np.concatenate((column, np.zeros_like(column))) for column in self._columns]
-        slots, places, marks, lengths, groups, group_of, asking, leaning = self._columns
+        slots, places, marks, filled, lengths, groups, group_of, asking, leaning = self._columns
         mark, length = index.features[place] & _FEATURES, index.lengths[place]
         if group < len(index.group_starts) and index.group_starts[group] == place:
             groups[group] = slot
@@ -89,7 +91,8 @@ class WholeLayout:
                 if length <= _SHORT_ANSWER:
                     leaning[self._leaning] = slot - 1
                     self._leaning += 1
-        slots[place], places[slot], marks[slot], lengths[slot], group_of[slot] = slot, place, mark, length, group - 1
+        slots[place], places[slot], group_of[slot] = slot, place, group - 1
+        marks[slot], filled[slot], lengths[slot] = mark, 1.0, length
         self._passages, self._width, self._groups = place + 1, slot + 1, group
 
 
@@ -111,7 +114,8 @@ def lay_out(column: Callable[[str], Ints], starts: Ints, ends: Ints, groups: Int
     marks[firsts[starts == column("group_starts")[groups]]] |= OPENS
     group_slots = firsts[np.append(True, groups[1:] != groups[:-1])[: len(groups)]] - REACH
     group_of = np.arange(len(group_slots)).repeat(np.diff(group_slots, append=width))
-    return Layout(len(here), slots, places, marks, lengths, group_slots, group_of, asking, leaning)
+    filled = (marks != GAP).astype(float)
+    return Layout(len(here), slots, places, marks, filled, lengths, group_slots, group_of, asking, leaning)
 
 
 def between(starts: Ints, ends: Ints) -> Ints:

@@ -87,7 +87,9 @@ class Term(NamedTuple):
     """Postings in the last segment."""
 
 
-_term: Callable[[tuple[str, int, float, FullPostings | None, Postings | None]], Term] = partial(tuple.__new__, Term)
+_made_term: Callable[[tuple[str, int, float, FullPostings | None, Postings | None]], Term] = partial(
+    tuple.__new__, Term
+)
 """Like `_make`, without a call in Python for each term."""
 
 
@@ -160,9 +162,8 @@ class Lookup:
         """Return the term of a word, if it occurs, and related terms: other forms, compounds and their parts."""
         found = self._found.get(word)
         if found is None:
-            terms = self.known((word, *self._related_to(word)))
-            own = terms.pop(0) if terms and terms[0].term == word else None
-            found = self._found[word] = own, terms
+            related = self._related_to(word)
+            found = self._found[word] = self._term(word), self.known(related) if related else []
         return found
 
     def meant_by(self, word: str, wanted: Container[str]) -> list[Term]:
@@ -172,13 +173,12 @@ class Lookup:
 
     def known(self, words: Iterable[str]) -> list[Term]:
         """Return the terms that occur."""
-        found, postings, above = [], self._last, self.count + 1
-        for word in words:
-            last, full = postings(word), self._family(word[:PREFIX]).get(word) if self._full else None
-            having = (len(last[0]) if last else 0) + (full.having if full else 0)
-            if having:
-                found.append(_term((word, having, log(above / (having + 0.5)), full, last)))
-        return found
+        return [term for word in words if (term := self._term(word))]
+
+    def _term(self, word: str) -> Term | None:
+        last, full = self._last(word), self._family(word[:PREFIX]).get(word) if self._full else None
+        having = (len(last[0]) if last else 0) + (full.having if full else 0)
+        return _made_term((word, having, log((self.count + 1) / (having + 0.5)), full, last)) if having else None
 
     def _related_to(self, word: str) -> list[str]:
         """Return terms with the same prefix and about the same length, then compounds with the word, then its parts."""
@@ -187,7 +187,7 @@ class Lookup:
             alike = self._newest.get(word[:PREFIX], _NONE)
             if self._full:
                 alike = [*{*alike, *self._family(word[:PREFIX])}]
-            if alike and alike != [word]:
+            if len(alike) > (word in alike):
                 forms = [each for each in alike if each != word and abs(len(each) - size) < PREFIX]
                 forms = sorted(forms)[:_MAX_FORMS]
         if size >= _LEAST_START:
@@ -198,7 +198,7 @@ class Lookup:
                 compounds = sorted(found - {word})[:_MAX_COMPOUNDS]
         if size >= LONG_WORD:
             compounds = compounds + [part for part in self._parts_of(word) if part not in compounds]
-        return forms + compounds
+        return forms + compounds if compounds else forms
 
     def rare(self, words: Iterable[str], most: float) -> list[tuple[int, str]]:
         """Return the words in more than one and at most so many passages, after their number; the rarest first."""

@@ -116,9 +116,9 @@ class Ranking:
         # importing numpy takes 0.1 s, which callers that never search should not pay
         import numpy as np
 
-        from ctxwrap.retrieval.features import FeatureMatrix
+        from ctxwrap.retrieval import features
 
-        self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2), limit
+        self._evidence, self._limit = features.FeatureMatrix(index, text, vectors, now, limit // 2), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
         self._weights = weights
@@ -185,16 +185,13 @@ class Ranking:
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
-        import numpy as np
+        from ctxwrap.retrieval import hops
 
-        from ctxwrap.retrieval.hops import BEST, second_hop
-
-        best = self._ranked[:BEST]
-        hits = self._hits_at(best)
-        texts = [text_of(hit.number, hit.part) for hit in hits]
-        column = second_hop(self._evidence, best, [hit.score for hit in hits], texts)
+        best, index = self._ranked[: hops.BEST], self._evidence.index
+        texts = [text_of(index.numbers[place], index.parts[place]) for place in self._layout.places[best].tolist()]
+        column = hops.second_hop(self._evidence, best, self._scores[best].tolist(), texts)
         if column is not None:
-            self._hop = column * np.float64(self._weights["hop"])
+            self._hop = column.astype(float) * self._weights["hop"]
             self._scores += self._hop
             self._sorted = self._hits = None
 
@@ -203,7 +200,7 @@ class Ranking:
 
         That is in what they say or what is said around them. Who speaks and how only orders hits.
         """
-        return self._hits_at(self._ranked[self._is_related(self._ranked)])
+        return self._hits_at(self._ranked[self._are_related(self._ranked)])
 
     def relevant(self, limit: int) -> list[RankedPassage]:
         """Return the best related hits whose scores are close to the best one's."""
@@ -215,9 +212,13 @@ class Ranking:
             meaning = self._counted[self._names.index("meaning")][ranked]
             kept |= (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
         ranked = ranked[kept]
-        return self._hits_at(ranked[self._is_related(ranked)][:limit])
+        best = ranked[:limit]
+        around = self._counted[self._names.index("around")][best]
+        if len(best) and not around[around.argmin()]:  # else all of them are related, as is usual
+            best = ranked[self._are_related(ranked)][:limit]
+        return self._hits_at(best)
 
-    def _is_related(self, ranked: "Ints") -> "Flags":
+    def _are_related(self, ranked: "Ints") -> "Flags":
         import numpy as np
 
         most = np.maximum.reduce(self._counted[self._names.index("words") :], 0)

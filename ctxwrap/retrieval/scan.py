@@ -96,13 +96,11 @@ class CandidateScan:
         which, slots, found = self.postings(terms, rarities)
         at = np.array([row * width + REACH for row in rows])[which] + slots
         weights[at] = found
-        if MEANT in kinds:
-            said = np.array([kind != MEANT for kind in kinds])[which]
-            at, slots = at[said], slots[said]
+        said = np.array([kind != MEANT for kind in kinds])[which] if MEANT in kinds else slice(None)
         if FORM not in kinds:
-            return weights, np.bincount(slots, minlength=width)
+            return weights, np.bincount(slots[said], minlength=width)
         has = np.zeros(len(weights), np.float32)  # of several forms of a word, one counts
-        has[at] = 1.0
+        has[at[said]] = 1.0
         return weights, np.add.reduce(has[REACH:-REACH].reshape(words, width), 0)
 
     def _best(self, entries: Sequence[Entry], most: int) -> Ints:

@@ -136,7 +136,8 @@ class WordSegment:
         """Return the terms after the first `seen` ones in the order of arrival, and how many there are now."""
         if self._open is None:
             return self.terms()[seen:], len(self.terms())
-        return list(islice(self._open, seen, None)) if seen < len(self._open) else [], len(self._open)
+        newest_first = list(islice(reversed(self._open), len(self._open) - seen))
+        return newest_first[::-1], len(self._open)
 
     def without(self, number: int) -> "WordSegment":
         """Return a copy without the passages of a message; `highest` stays."""

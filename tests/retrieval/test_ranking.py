@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxwrap.language.dates import dates_in
 from ctxwrap.retrieval.features import FeatureMatrix
@@ -12,6 +14,14 @@ from ctxwrap.retrieval.scan import OWN
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk
 
 MAY_8 = 1_683_504_000
+TOLD = (
+    "Which boat did Irma paint?",
+    "The painter paints boats in summer.",
+    "No.",
+    "I adopted a puppy and two kittens in May.",
+    "Where are the pets?",
+    "It rained " * 20,
+)
 
 
 def best(said: list[Said], query: str) -> int:
@@ -96,6 +106,19 @@ def test_a_long_session_has_few_candidates(messages: int) -> None:
     evidence = FeatureMatrix(index, "How many minutes does the tea boil? 7 or 90?")
     assert 90 <= evidence.scan.layout.passages <= (90 + 60) * 9
     assert len(Ranking(index, "tea").hits) <= 300
+
+
+@given(st.lists(st.sampled_from(TOLD), min_size=1, max_size=40), st.sampled_from(TOLD), st.integers(1, 9))
+def test_relevant_hits_are_the_best_related_ones(told: list[str], query: str, limit: int) -> None:
+    index = indexed([Said(at, text, group=str(at // 7)) for at, text in enumerate(told)])
+    ranking = Ranking(index, query)
+    ranking.follow(lambda number, _: told[number])
+    hits, related, margin = ranking.hits, ranking.related(), weights_for(index)[1]
+    assert [hit.number for hit in hits[:limit]] == ranking.best_numbers(limit)
+    assert related == [hit for hit in hits if hit in related]
+    least = max(0.0, *[hit.score for hit in hits]) - margin
+    assert ranking.relevant(limit) == [hit for hit in related if hit.score >= least][:limit]
+    assert all(ranking.reasons(hit) for hit in related)
 
 
 def test_only_the_start_of_a_very_long_query_is_read() -> None:
