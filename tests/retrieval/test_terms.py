@@ -3,11 +3,13 @@
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxwrap.language.dates import relative_spans
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.ranking import Ranking
-from ctxwrap.retrieval.terms import search_terms
+from ctxwrap.retrieval.terms import day_terms, search_terms
 from tests.retrieval.conversations import Said, indexed
 
 NOW = int(datetime(2024, 3, 28, 12, tzinfo=UTC).timestamp())
@@ -90,6 +92,17 @@ def span(first: str, last: str) -> tuple[int, int]:
 )
 def test_relative_dates_become_days(said: str, first: str, last: str) -> None:
     assert relative_spans(said, NOW) == [span(first, last)]
+
+
+@given(
+    st.sampled_from(
+        ["yesterday", "last Tuesday", "two days ago", "vorgestern", "昨天", "on 3 May", "2023-05-08", "7.3.2024"]
+    ),
+    st.text("bcd_.é \n"),
+    st.text("bcd_.é \n"),
+)
+def test_days_are_found_wherever_they_are_named(said: str, before: str, after: str) -> None:
+    assert day_terms(f"{before} . {said} . {after}", NOW) == day_terms(said, NOW) != ()
 
 
 def test_what_is_no_relative_date_has_no_day() -> None:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.language.patterns import Runs
+from ctxwrap.language.vocabulary import STANDING_PHRASES
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.passages import MAX_PASSAGE, TextFeature, passages, text_features
-from ctxwrap.retrieval.terms import day_terms
+from ctxwrap.retrieval.terms import day_terms, search_terms
 
 
 @pytest.mark.parametrize(
@@ -114,3 +115,29 @@ def test_a_day_is_spoken_of_wherever_it_is_said(text: str, written: int) -> None
     assert day_terms(f"{text} on 2025-03-07 {text}", written)
     assert "@03-07" in day_terms(f"{text} on 7 March {text}", written)
     assert day_terms(f"{text} yesterday, {text}", written)
+
+
+SAID = """
+    yesterday seven 7 ² last_week prefer Zora ZORA fooBar x2Y a_Bar don't todays Week’s 昨天 Σ é İ ? "
+    from now on call me, recall me; nothing plain words
+"""
+WORDS = st.sampled_from([*SAID.split(), *STANDING_PHRASES.split("|")])
+TEXTS = st.lists(WORDS | st.text("aAz_0,; .'’"), max_size=8).map(" ".join)
+
+
+@given(TEXTS, TEXTS)
+def test_a_text_has_the_features_of_its_lines(one: str, other: str) -> None:
+    both = text_features(one) | text_features(other)
+    assert text_features(f"{one}\n{other}") | TextFeature.QUESTION == both | TextFeature.QUESTION
+
+
+@given(TEXTS)
+def test_one_foreign_letter_changes_no_other_term_or_feature(text: str) -> None:
+    more = f"{text}\n日"
+    assert {*search_terms(more)} == {*search_terms(text), "日"}
+    assert text_features(more) | TextFeature.QUESTION == text_features(text) | TextFeature.QUESTION
+
+
+@given(st.text("ab ,;0_AZ"))
+def test_a_capitalised_word_within_a_sentence_is_a_name(text: str) -> None:
+    assert bool(text_features(text) & TextFeature.NAME) == bool(re.search(r"[\w,;] [A-Z][a-z]", text))

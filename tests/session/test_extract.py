@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.session.extract import Extract
+from ctxwrap.session.extract import Extract, paths_in
 from ctxwrap.session.swap import Chunk
 from ctxwrap.types import Message
 
@@ -41,3 +41,9 @@ def test_chunk_does_not_depend_on_when_it_is_looked_at(said: list[tuple[str, str
             break
     assert often.as_line() == once.as_line()
     assert json.dumps(often.as_json()) == json.dumps(once.as_json())
+
+
+@given(st.text("a./ \n,)-:"))
+def test_the_paths_of_a_text_are_those_of_its_words(text: str) -> None:
+    text = text.replace("a", "ab.py")
+    assert list(paths_in(text)) == [path for word in text.split() for path in paths_in(word)]

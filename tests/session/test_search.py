@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -677,6 +677,21 @@ def test_malformed_record_hides_no_other_record(store: Store, record: Record) ->
     talk.says(user("The lighthouse is white."))
     with _silence():
         assert talk.numbers("lighthouse") >= {3, 22}
+
+
+def test_a_message_that_was_indexed_is_not_read_again_to_be_shown(store: Store) -> None:
+    filled(store, 40)
+    log, picked = store.open(KEY), list[int]()
+
+    def pick(numbers: Iterable[int]) -> dict[int, Record]:
+        picked.extend(numbers := [*numbers])
+        return log.pick("messages", numbers)
+
+    retriever = Retriever(log, pick=pick)
+    with log.locked():
+        assert retriever.find("lighthouse", 30, 2000, count, Ranges()).chosen
+        assert retriever.find("the lighthouse and the sea", 41, 2000, count, Ranges()).chosen
+    assert picked == [*range(1, 41)]
 
 
 def test_long_query_finds_what_its_beginning_and_end_find(store: Store) -> None:
