@@ -420,8 +420,10 @@ class _Packing:
             return
         if self.question != self.conversation.question:  # the user did not name the task that was searched with
             return
-        shown = {str(item["id"]) for tier in self.inputs.state["memory"].values() for item in tier}
         back = self.sources.recall(self.found.chosen, self.inputs.runtime.round)
+        if not back:
+            return
+        shown = {str(item["id"]) for tier in self.inputs.state["memory"].values() for item in tier}
         self.recalled = tuple(each for each in back if each.id not in shown)
         for item in (MemoryItem.from_json(each.item or {}) for each in self.recalled):
             entry = item.shown(round(item.decay, 3))

@@ -194,7 +194,7 @@ _LONG = 64
 
 def _with_digests(value: Any) -> Any:
     if isinstance(value, str):
-        return value if len(value) <= _LONG else _digest(value, 20)
+        return value if len(value) <= _LONG else _digest(value, _BODY_DIGEST)
     if isinstance(value, dict):
         return {name: _with_digests(value[name]) for name in sorted(value)}
     return [_with_digests(each) for each in value] if isinstance(value, (list, tuple)) else value
@@ -223,6 +223,8 @@ def _new_digest(text: str, size: int) -> str:
 
 _kept_digest = lru_cache(maxsize=256)(_new_digest)
 
-_HEAD_DIGEST = 6
+_HEAD_DIGEST, _BODY_DIGEST = 6, 20
+"""Bytes of digests."""
+
 _EMPTY = _new_digest("", _HEAD_DIGEST)
 """The digest of an absent part, which events leave out."""

@@ -197,9 +197,10 @@ def _pack_items(
         id = item["id"]
         reason = REMEMBERED if id in lasting else ASKED if id in asked else NO_ROOM
         group = _kind_of(id, str(item["type"])), reason
-        if group not in groups:
-            groups[group] = {}
-        groups[group][id] = tokens
+        known = groups.get(group)
+        if known is None:
+            known = groups[group] = {}
+        known[id] = tokens
     return tuple([_group(*each, groups[each], foreign) for each in sorted(groups, key=_GROUPS.__getitem__)])
 
 

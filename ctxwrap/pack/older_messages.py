@@ -166,7 +166,7 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     numbers = inputs.numbers or (0,) * len(messages)
     places = request.places or range(len(messages))
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
-    asked = max([at for at in spoken if messages[at].role == "user"], default=-1)
+    asked = next((at for at in reversed(spoken) if messages[at].role == "user"), -1)
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
     logged = LoggedMessages.of(inputs.history)

@@ -38,6 +38,7 @@ _SHAPES: dict[str, PackItem] = {
 
 _LOG = "messages.jsonl"
 _NAMES = {(shape.kind, shape.source, shape.included, shape.reason): name for name, shape in _SHAPES.items()}
+_COMPARED = {name: (shape.reason, shape.priority, shape.origin, shape.visibility) for name, shape in _SHAPES.items()}
 _ALIKE = {"retrieved": ("missed", "found")}
 """For kinds with many reasons, the shapes of items that are left out and of included ones."""
 
@@ -49,12 +50,11 @@ def items_as_json(items: Iterable[PackItem]) -> list[Any]:
 
 def _row(item: PackItem) -> Any:
     kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
-    name = _NAMES.get((kind, source, included, reason))
-    if name is None and kind in _ALIKE and source == _LOG:
-        name = _ALIKE[kind][included]
+    is_alike = kind in _ALIKE and source == _LOG
+    name = _ALIKE[kind][included] if is_alike else _NAMES.get((kind, source, included, reason))
     if name is None:
         return item.as_json()
-    _, _, _, _, usual_reason, usual_priority, _, usual_origin, usual_visibility, _ = _SHAPES[name]
+    usual_reason, usual_priority, usual_origin, usual_visibility = _COMPARED[name]
     unusual: Record = {}
     if reason != usual_reason:
         unusual["reason"] = reason

@@ -193,8 +193,8 @@ _BLOCKS = (
 texts."""
 
 _LONG_RUN = re.compile(r"[0-9A-Za-z+/=]{25,}")
-_DIGITS = re.compile(r"[0-9][0-9]?[0-9]?")
-"""Up to three digits. A pattern that begins with a set is found much faster than one that begins with a repeat."""
+_ONLY_DIGITS = bytes(byte if byte in b"0123456789" else 0x20 for byte in range(256))
+"""Makes spaces of all other bytes."""
 
 
 def family_estimate(family: Family, encode: Encode | None, text: str) -> int:
@@ -205,8 +205,8 @@ def family_estimate(family: Family, encode: Encode | None, text: str) -> int:
     count = count_with(encode, text) if encode else by_characters(text, family.base)
     tokens = count * (family.latin * share + family.other * (1 - share))
     if family.single_digits:
-        groups = _DIGITS.findall(text)
-        tokens += sum(map(len, groups)) - len(groups)
+        runs = text.encode("utf-8", "surrogatepass").translate(_ONLY_DIGITS).split()
+        tokens += sum([len(run) - ceil(len(run) / 3) for run in runs])
     return ceil(tokens)
 
 
