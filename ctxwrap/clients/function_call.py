@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ctxwrap.clients.http import OWN_REQUEST, call_in_flight, in_flight
+from ctxwrap.clients.http import OWN_REQUEST, CallInFlight, in_flight
 from ctxwrap.clients.sdk import names_in, pop_keywords
 from ctxwrap.clients.sdk_call import remember, with_new_idempotency_key
 from ctxwrap.session.queue import Caller, this_caller
@@ -45,7 +45,7 @@ def finished(
         args, kwargs = (), turn.body
     while True:
         try:
-            with call_in_flight(turn):
+            with CallInFlight(turn):
                 result = function(*args, **kwargs)
             if form.is_stream(result):
                 return form.rewritten_stream(result, turn)
@@ -70,7 +70,7 @@ async def finished_async(
         args, kwargs = (), turn.body
     while True:
         try:
-            with call_in_flight(turn):
+            with CallInFlight(turn):
                 result = await function(*args, **kwargs)
             if form.is_stream(result):
                 return form.rewritten_stream(result, turn)
@@ -88,7 +88,7 @@ def sender(function: Callable[..., Any], form: ResultForm) -> Send:
     """A function that sends a body of ctxwrap's own through the function that the caller called."""
 
     def send(body: Body) -> Body:
-        with call_in_flight(OWN_REQUEST):
+        with CallInFlight(OWN_REQUEST):
             return form.dump(function(**body))
 
     return send
@@ -96,7 +96,7 @@ def sender(function: Callable[..., Any], form: ResultForm) -> Send:
 
 def async_sender(function: Callable[..., Any], form: ResultForm) -> SendAsync:
     async def send(body: Body) -> Body:
-        with call_in_flight(OWN_REQUEST):
+        with CallInFlight(OWN_REQUEST):
             return form.dump(await function(**body))
 
     return send

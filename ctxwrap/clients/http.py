@@ -2,8 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
@@ -21,14 +20,17 @@ OWN_REQUEST: Any = object()
 """In flight while ctxwrap sends a request of its own, whose response stays as it is."""
 
 
-@contextmanager
-def call_in_flight(call: Any) -> Iterator[None]:
+class CallInFlight:  # a generator as context manager takes several times as long
     """Mark `call` as the one that the SDK is working for."""
-    token = in_flight.set(call)
-    try:
-        yield
-    finally:
-        in_flight.reset(token)
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._token = in_flight.set(self._call)
+
+    def __exit__(self, *error: object) -> None:
+        in_flight.reset(self._token)
 
 
 def facade(http_client: Any) -> Any:
@@ -92,11 +94,12 @@ class _Delegating:
 class _Facade(_Delegating):
     def send(self, request: Any, **options: Any) -> Any:
         from ctxwrap.clients.responses import rewrite
-        from ctxwrap.clients.rewritten_body import StoredCall, stored_by
 
         _drop_private_headers(request)
         call = in_flight.get()
         if call is None:
+            from ctxwrap.clients.rewritten_body import StoredCall, stored_by
+
             adapter = stored_by(request)
             call = adapter and StoredCall(adapter)
             _warn_of_bypass(self, request)
@@ -110,11 +113,12 @@ class _Facade(_Delegating):
 class _AsyncFacade(_Delegating):
     async def send(self, request: Any, **options: Any) -> Any:
         from ctxwrap.clients.responses import rewrite_async
-        from ctxwrap.clients.rewritten_body import AsyncStoredCall, stored_by
 
         _drop_private_headers(request)
         call = in_flight.get()
         if call is None:
+            from ctxwrap.clients.rewritten_body import AsyncStoredCall, stored_by
+
             adapter = stored_by(request)
             call = adapter and AsyncStoredCall(adapter)
             _warn_of_bypass(self, request)

@@ -14,7 +14,7 @@ from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
 from ctxwrap.tokens.counting import preload_encoding
-from ctxwrap.turn.binding import ClientBinding, SessionNames
+from ctxwrap.turn.binding import NO_SESSION_NAMES, ClientBinding, SessionNames
 
 _VERSIONS = ("1", "2", "3")
 """The major versions of the SDK whose types were checked; with others nothing is hidden."""
@@ -146,9 +146,9 @@ def pop_keywords(keywords: dict[str, Any]) -> dict[str, str]:
         keywords["extra_body"] = {name: value for name, value in extra.items() if name not in _MODES}
         if all(keywords.get(name) is None for name in _MODES):
             keywords.update({name: extra[name] for name in _MODES & extra.keys()})
-    headers = {}
-    for name, header in _KEYWORDS.items():
-        value = keywords.pop(name, None)
+    headers: dict[str, str] = {}
+    for name in [name for name in _KEYWORDS if name in keywords]:
+        header, value = _KEYWORDS[name], keywords.pop(name)
         if value is None:
             continue
         if header == MODE_HEADER:
@@ -164,8 +164,11 @@ def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], Se
     rest: dict[str, Any] = {}
     ours: dict[str, Any] = {}
     for name, value in (headers or {}).items():
-        (ours if name.lower() in _HEADERS else rest)[name] = value
-    return rest, names_in({name.lower(): value for name, value in ours.items()})
+        if (small := name.lower()) in _HEADERS:
+            ours[small] = value
+        else:
+            rest[name] = value
+    return rest, names_in(ours) if ours else NO_SESSION_NAMES
 
 
 def names_in(headers: Mapping[str, Any]) -> SessionNames:
@@ -244,10 +247,11 @@ def is_sdk_client(client: Any) -> bool:
     return any(provider.sdk == package_of(cls) for cls in roots for provider in PROVIDERS)
 
 
-def providers_of(cls: type) -> list[ProviderSpec]:
+@cache
+def providers_of(cls: type) -> tuple[ProviderSpec, ...]:
     """The APIs of the SDK that a class, or one of its bases, comes from."""
     packages = set(map(package_of, cls.__mro__))
-    return [provider for provider in PROVIDERS if provider.sdk in packages]
+    return tuple(provider for provider in PROVIDERS if provider.sdk in packages)
 
 
 def package_of(cls: type) -> str:
@@ -343,7 +347,8 @@ def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> A
 
 
 def _copy_options(client: Any) -> Mapping[str, Any]:
-    return _COPY_OPTIONS.get(providers_of(type(client))[0].sdk, {})
+    cls: Any = type(client)
+    return _COPY_OPTIONS.get(providers_of(cls)[0].sdk, {})
 
 
 @cache

@@ -8,7 +8,7 @@ from copy import copy
 from enum import Enum
 from typing import Any, cast
 
-from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, call_in_flight
+from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, CallInFlight
 from ctxwrap.clients.sdk import providers_of, revealed, split_headers
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
@@ -119,6 +119,8 @@ def to_jsonable(value: Any) -> Any:
     """`value` as the JSON that an SDK makes of it."""
     if isinstance(value, dict):
         return value if _is_simple(value) else {name: to_jsonable(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [to_jsonable(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (str, int, float, type(None))):
@@ -161,13 +163,13 @@ def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: A
     if isinstance(call, PassthroughCall):
         if call.body is not None:
             body, options = call.body, request.options_without_extra
-        with call_in_flight(call):
+        with CallInFlight(call):
             return remember(send(path, body=body, options=options, **rest), call)
     if call.rewrites:
         body, options = call.body, request.options_without_extra
     while True:
         try:
-            with call_in_flight(call):
+            with CallInFlight(call):
                 result = send(path, body=body, options=options, **rest)
         except BaseException as error:
             if not call.shrink(error):
@@ -190,13 +192,13 @@ async def post_async(
     if isinstance(call, PassthroughCall):
         if call.body is not None:
             body, options = call.body, request.options_without_extra
-        with call_in_flight(call):
+        with CallInFlight(call):
             return remember(await send(path, body=body, options=options, **rest), call)
     if call.rewrites:
         body, options = call.body, request.options_without_extra
     while True:
         try:
-            with call_in_flight(call):
+            with CallInFlight(call):
                 result = await send(path, body=body, options=options, **rest)
         except BaseException as error:
             if not await call.shrink(error):
@@ -211,7 +213,7 @@ def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str,
     """A function that sends a body of ctxwrap's own like the caller's, and returns the JSON of the reply."""
 
     def send(body: Body) -> Body:
-        with call_in_flight(OWN_REQUEST):
+        with CallInFlight(OWN_REQUEST):
             reply: Body = post(path, body=body, options=options(), cast_to=object)
             return reply
 
@@ -220,7 +222,7 @@ def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str,
 
 def _async_sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> SendAsync:
     async def send(body: Body) -> Body:
-        with call_in_flight(OWN_REQUEST):
+        with CallInFlight(OWN_REQUEST):
             reply: Body = await post(path, body=body, options=options(), cast_to=object)
             return reply
 
@@ -231,12 +233,13 @@ class _SdkRequest:
     """The arguments of `post`, the adapter of its API (None if it goes to no model) and the scope of the call."""
 
     def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
+        cls: Any = type(client)
         self.body = body = revealed(body)
         self.options = dict(options or {})
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        self.adapter = adapter_for(path, providers_of(type(client))) if isinstance(body, dict) else None
+        self.adapter = adapter_for(path, providers_of(cls)) if isinstance(body, dict) else None
         if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}

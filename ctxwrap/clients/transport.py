@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ctxwrap.clients.exchange import Exchange, ParkedCalls, decoded_content, without_own_headers
-from ctxwrap.clients.http import OWN_REQUEST, call_in_flight, in_flight, joined, module_of
+from ctxwrap.clients.http import OWN_REQUEST, CallInFlight, in_flight, joined, module_of
 from ctxwrap.clients.responses import rewrite, rewrite_async
 from ctxwrap.clients.rewritten_body import AsyncStoredCall, StoredCall, payload_in, stored_by
 from ctxwrap.clients.sdk import split_headers
@@ -294,7 +294,7 @@ class _Transport(_Door):
         is_smaller = False
         while True:
             try:
-                with call_in_flight(call):
+                with CallInFlight(call):
                     response = self._inner.handle_request(exchange.outgoing(call, is_smaller=is_smaller))
                 if response.is_success:
                     return rewrite(_asked_by(exchange.request, response), call)
@@ -319,7 +319,7 @@ class _Transport(_Door):
 
     def _sender(self, exchange: Exchange) -> Send:
         def send(body: Body) -> Body:
-            with call_in_flight(OWN_REQUEST):
+            with CallInFlight(OWN_REQUEST):
                 response = self._inner.handle_request(exchange.own_request(body))
                 return _answer(response, response.read())
 
@@ -355,7 +355,7 @@ class _AsyncTransport(_Door):
         is_smaller = False
         while True:
             try:
-                with call_in_flight(call):
+                with CallInFlight(call):
                     response = await self._inner.handle_async_request(exchange.outgoing(call, is_smaller=is_smaller))
                 if response.is_success:
                     return await rewrite_async(_asked_by(exchange.request, response), call)
@@ -379,7 +379,7 @@ class _AsyncTransport(_Door):
 
     def _async_sender(self, exchange: Exchange) -> SendAsync:
         async def send(body: Body) -> Body:
-            with call_in_flight(OWN_REQUEST):
+            with CallInFlight(OWN_REQUEST):
                 response = await self._inner.handle_async_request(exchange.own_request(body))
                 return _answer(response, await response.aread())
 

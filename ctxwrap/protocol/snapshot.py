@@ -74,7 +74,8 @@ def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) ->
 def added_size(snapshot: State, previous: State) -> int:
     """Count the characters of JSON that a snapshot adds to `previous`; decay and round do not count."""
     known = {item["id"]: item for item in _items_of(previous)}
-    items = [item for tier in TIERS for item in snapshot["memory"][tier]]
+    memory = snapshot["memory"]
+    items = memory["core"] + memory["working"] + memory["ephemeral"]
     new = [item for item in items if item != (was := known.get(item["id"])) and not _is_same(item, was)]
     beside = [snapshot[name] for name in _KEPT if snapshot[name] != previous.get(name)]
     return sum([len(_encode(each)) for each in (*new, *beside)])
@@ -130,7 +131,7 @@ def _is_canonical(data: dict[str, Any]) -> bool:
         return False
     usual = len(ITEM_KEYS)
     extra = [(key, item[key]) for item in items if len(item) > usual for key in item.keys() - ITEM_KEYS]
-    return not any(is_unstorable(key) or is_unstorable(value) for key, value in extra)
+    return not extra or not any(is_unstorable(key) or is_unstorable(value) for key, value in extra)
 
 
 def _is_capability(entry: Any) -> bool:

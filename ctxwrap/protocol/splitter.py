@@ -389,9 +389,11 @@ class Splitter:
 
     def _ends_with_separator(self, until: int) -> bool:
         """Whether the reply ends with a bare separator; if so, remove it."""
-        text = self._text.rstrip(SPACE)
-        start = max(text.rfind("\n", 0, text.rfind("<<<") + 1) + 1, self._at)
-        if text.rfind("<<<") < 0 or not is_bare_separator(self._text, start):
+        sign = self._text.rfind("<<<")
+        if sign < 0:
+            return False
+        start = max(self._text.rfind("\n", 0, sign + 1) + 1, self._at)
+        if not is_bare_separator(self._text, start):
             return False
         self.visible_text.say(self._text[self._at : start])
         self._take(self._text[start:], SeparatorMatch(0, len(self._text) - start))

@@ -36,7 +36,7 @@ _KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "re
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 _OWN_TOOLS = ("function", "custom", None)
 """Types of tools that the caller runs."""
-_SEARCHES = ("web_search_options", "search_parameters", "plugins", "data_sources")
+_SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins", "data_sources"})
 """Options that let a provider search before it answers, which the reply need not show."""
 _FOUND = frozenset(
     {"annotations", "citations", "context", "executed_tools", "search_results", "web_search_results"}
@@ -178,15 +178,14 @@ def _api_message(message: Message) -> Body:
 
 def _may_fetch(body: Body) -> bool:
     """Whether the provider may run a tool of its own for the reply."""
-    tools = (tool for tool in body.get("tools") or () if isinstance(tool, dict))
-    return any(body.get(name) is not None for name in _SEARCHES) or any(
-        tool.get("type") not in _OWN_TOOLS for tool in tools
-    )
+    if any(body[name] is not None for name in _SEARCHES.intersection(body)):
+        return True
+    return any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in body.get("tools") or ())
 
 
 def _shows_search(message: Body) -> bool:
     beside = message.get("provider_specific_fields")  # where litellm puts fields that the API does not have
-    found = any(message[name] for name in _FOUND.intersection(message))
+    found = not _FOUND.isdisjoint(message) and any(message[name] for name in _FOUND.intersection(message))
     return found or (isinstance(beside, dict) and _shows_search(beside))
 
 
