@@ -5,6 +5,7 @@ import sys
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
+from operator import itemgetter
 from types import ModuleType
 from typing import Any
 
@@ -144,10 +145,10 @@ _PRIVATE = b"x-ctxwrap-"
 
 def _drop_private_headers(request: Any) -> None:
     """Remove ctxwrap's headers, which may come with a client's default headers."""
-    names = [name for name, _ in request.headers.raw]
-    if _PRIVATE not in b"\n".join(names).lower():  # as in most requests
+    raw = request.headers.raw
+    if _PRIVATE not in b"\n".join(map(itemgetter(0), raw)).lower():  # as in most requests
         return
-    for name in names:
+    for name, _ in raw:
         if name.lower().startswith(_PRIVATE):
             request.headers.pop(name.decode(), None)
 

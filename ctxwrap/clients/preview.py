@@ -80,6 +80,7 @@ def _view(turn: Turn, session: Session) -> PackView:
 
 def _adapter(client: Any, request: Mapping[str, Any]) -> ProviderAdapter:
     """The adapter of the client's API that takes such a request."""
-    providers = providers_of(type(client)) or [provider for provider in PROVIDERS if provider.litellm]
+    cls: Any = type(client)
+    providers = providers_of(cls) or [provider for provider in PROVIDERS if provider.litellm]
     adapters = [load_adapter(provider) for provider in providers]
     return next((adapter for adapter in adapters if adapter.input_field in request), adapters[0])

@@ -347,7 +347,8 @@ def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> A
 
 
 def _copy_options(client: Any) -> Mapping[str, Any]:
-    return _COPY_OPTIONS.get(providers_of(type(client))[0].sdk, {})
+    cls: Any = type(client)
+    return _COPY_OPTIONS.get(providers_of(cls)[0].sdk, {})
 
 
 @cache

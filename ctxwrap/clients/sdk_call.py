@@ -233,12 +233,13 @@ class _SdkRequest:
     """The arguments of `post`, the adapter of its API (None if it goes to no model) and the scope of the call."""
 
     def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
+        cls: Any = type(client)
         self.body = body = revealed(body)
         self.options = dict(options or {})
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        self.adapter = adapter_for(path, providers_of(type(client))) if isinstance(body, dict) else None
+        self.adapter = adapter_for(path, providers_of(cls)) if isinstance(body, dict) else None
         if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}

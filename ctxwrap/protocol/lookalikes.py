@@ -107,7 +107,7 @@ def has_imitation(text: str) -> bool:
 def unescaped_forms(text: str) -> Iterator[str]:
     """Yield `text`, and its unescaped form if it may be JSON with text inside."""
     yield text
-    if "\\n" in text or '\\"' in text:
+    if "\\" in text and ("\\n" in text or '\\"' in text):
         yield text.replace("\\n", "\n").replace('\\"', '"')
 
 

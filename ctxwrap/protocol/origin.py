@@ -67,7 +67,7 @@ class ShownTexts:
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
         named = [_analysed(text) for text in self._texts if "x" in text or "X" in text]  # as the separator has
-        return any(shown.has_lookalike for shown in (*named, _ShownText(self._block)))
+        return any(shown.has_lookalike for shown in named) or _resembles_snapshot(self._block)
 
     @cached_property
     def _shown(self) -> list["_ShownText"]:
@@ -83,8 +83,7 @@ class _ShownText:
 
     @cached_property
     def has_lookalike(self) -> bool:
-        plain = self.text.replace(_JOINER, "")
-        return plain not in (PROTOCOL_TEXT, DELTA_TEXT) and has_imitation(plain)
+        return _resembles_snapshot(self.text)
 
     @cached_property
     def has_keys(self) -> bool:
@@ -106,6 +105,11 @@ _known = lru_cache(maxsize=256)(_ShownText)
 
 def _analysed(text: str) -> _ShownText:
     return _known(text) if len(text) <= _MAX_CACHED else _ShownText(text)
+
+
+def _resembles_snapshot(text: str) -> bool:
+    plain = text.replace(_JOINER, "")
+    return plain not in (PROTOCOL_TEXT, DELTA_TEXT) and has_imitation(plain)
 
 
 def _packed(text: str) -> str:

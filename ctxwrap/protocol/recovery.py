@@ -34,6 +34,9 @@ INTERNAL = "internal error"
 _SIDE_FIELD = lazy_pattern(r'(?<=["\]}\s]),\s*"(working_set|missing)"\s*:\s*(?=[\[{"])')
 """The start of fields that memory does not depend on: working set requests and open questions."""
 
+_MOST_PER_CHARACTER = 8
+"""More characters of JSON than one of strict JSON becomes: `1e15` becomes 1000000000000000.0."""
+
 _MAX_TRIED = 4
 _FEW_COMMAS, _COMMA_EVERY = 200, 6
 """Maximum commas in a state, plus one per this many characters."""
@@ -91,11 +94,12 @@ def recover(
     stale = stale_round(returned, injected)
     if stale is not None:
         return Recovery("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))
-    added = added_size(read.snapshot, previous or {})
+    repairs = found.repairs + tuple([name for name in read.repairs if name not in found.repairs])
+    is_small = not repairs and read.whole and len(text) <= MAX_ADDED // _MOST_PER_CHARACTER
+    added = 0 if is_small else added_size(read.snapshot, previous or {})
     if added > MAX_ADDED:
         fault = f"the snapshot adds {added} characters to memory, and one reply may add {MAX_ADDED}"
         return Recovery("rejected", violations=(fault,))
-    repairs = found.repairs + tuple(name for name in read.repairs if name not in found.repairs)
     status: Status = "partial" if found.cut or not read.whole else "repaired" if repairs else "clean"
     return Recovery(status, read.snapshot, repairs, _limit(read.violations), returned)
 

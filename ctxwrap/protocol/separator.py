@@ -206,14 +206,14 @@ class SeparatorScan:
         return None if head is not None and self.fence and head.groupdict().get("fence") else head
 
     def match_of(self, head: re.Match[str]) -> SeparatorMatch:
-        groups = head.groupdict()
+        groups, pattern = head.groupdict(), head.re.pattern
         separator = groups.get("separator")
         return SeparatorMatch(
             start=head.start(),
             end=head.end("separator") if separator else head.start("bare"),
             object_at=head.start("bare") if not separator else head.start("last") if head["last"] == "{" else -1,
-            exact=head.re.pattern in (_HEAD.pattern, _HEAD_ALONE.pattern) and SEPARATOR in (separator or ""),
-            alone=head.re.pattern == _HEAD_ALONE.pattern,
+            exact=pattern in (_HEAD.pattern, _HEAD_ALONE.pattern) and SEPARATOR in (separator or ""),
+            alone=pattern == _HEAD_ALONE.pattern,
             bare=not separator,
             fence=self.fence or groups.get("fence") or "",
             covers_fence=not self.fence,

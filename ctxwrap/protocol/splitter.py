@@ -30,6 +30,9 @@ _MAX_READS, _FREE_CHARACTERS, _MIN_COST = 2, 32 * 1024, 256
 """Average number of times that a character may be read to find the end of damaged snapshots; then all is text."""
 
 
+_NO_MATCH = SeparatorMatch(0, 0)
+
+
 class SnapshotPart(NamedTuple):
     """A snapshot in a reply: its raw text, the separator, and the text to read."""
 
@@ -65,9 +68,10 @@ class Splitter:
         self._scan = SeparatorScan(1)
         self._step: Callable[[Splitter], bool] = Splitter._in_text
         """A plain function: a bound method would be a reference cycle."""
-        self._match = SeparatorMatch(0, 0)
+        self._match = _NO_MATCH
         """Relative to its start."""
-        self._object = ObjectEnd()
+        self._object: ObjectEnd
+        """Of the match, if there is one."""
         self._unread: list[str] = []
         """Held text that `_object` has not read yet, since it cannot end there."""
         self._closers = 0

@@ -1,11 +1,14 @@
 """Half a character in a message, such as a careless cut leaves: it is logged, and sent as what can be sent."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.providers.messages import sendable
@@ -31,6 +34,20 @@ def test_session_accepts_lone_surrogates(provider: Provider, home: Path, kind: s
         assert (turn.mode, turn.report.not_saved) == ("enabled", ())
     assert [text for role, text in said(home, "s") if role == "user"] == TEXTS
     assert not ctxwrap.verify("s", store=home).findings
+
+
+CHARACTERS = st.characters(categories=None) | st.sampled_from("\ud7ff\ud800\udfff\ue000퀀í")
+TEXT = st.text(CHARACTERS, max_size=4)
+
+
+@given(
+    st.recursive(TEXT | st.integers() | st.none(), lambda it: st.lists(it) | st.dictionaries(TEXT, it), max_leaves=6)
+)
+def test_sendable_can_be_encoded_and_changes_nothing_else(value: Any) -> None:
+    written = json.dumps(value, ensure_ascii=False)
+    is_whole = not any("\ud800" <= each <= "\udfff" for each in written)
+    json.dumps(sendable(value), ensure_ascii=False).encode()
+    assert (sendable(value) is value) == is_whole
 
 
 def test_sendable_replaces_only_lone_surrogates() -> None:

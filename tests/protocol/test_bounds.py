@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.recovery import recover
+from ctxwrap.protocol.recovery import _MOST_PER_CHARACTER, recover
 from ctxwrap.protocol.vocabulary import MAX_ADDED, MAX_FAULTS
 from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.log_format import MAX_LOGGED, truncate_for_log
@@ -39,6 +39,32 @@ def test_text_added_by_one_reply_is_limited() -> None:
     read = recover(json.dumps(too_much), RUNTIME, {})
     assert (read.status, read.snapshot) == ("rejected", None)
     assert f"and one reply may add {MAX_ADDED}" in read.violations[0]
+
+
+NUMBERS = st.from_regex(r"\A-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,3})?([eE][+-]?[0-9]{1,3})?\Z")
+VALUES = st.recursive(
+    NUMBERS | st.booleans().map(json.dumps) | st.text(max_size=5).map(json.dumps),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(lambda parts: f"[{','.join(parts)}]")
+        | st.dictionaries(st.text(max_size=3).map(json.dumps), inner, max_size=4).map(
+            lambda fields: f"{{{','.join(f'{name}:{value}' for name, value in fields.items())}}}"
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_short_trailers_cannot_add_too_much(text: str) -> None:
+    assert len(json.dumps(json.loads(text), ensure_ascii=False)) <= _MOST_PER_CHARACTER * len(text)
+
+
+def test_short_trailer_that_repairs_complete_can_add_too_much() -> None:
+    shown = of_size(2 * MAX_ADDED)
+    changed = [{"id": each["id"], "type": "task"} for each in shown]
+    text = json.dumps(state(*changed))
+    assert len(text) < MAX_ADDED // _MOST_PER_CHARACTER
+    assert recover(text, RUNTIME, state(*shown)).status == "rejected"
 
 
 def test_repeated_shown_items_do_not_count_as_added() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.separator import _HEAD
+from ctxwrap.protocol.separator import _CANDIDATE, _HEAD, _candidates
 from tests.protocol.corpus import CLASSES, cases, of_class
 
 RUNTIME = {"round": 3, "datetime": "2026-02-20T18:45:12.000001Z", "startup_at": "2026-02-20T18:30:00.000000Z"}
@@ -221,3 +221,31 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     begin = time.process_time()
     read_reply(text)
     assert time.process_time() - begin < 2
+
+
+SIGNS = [
+    "<",
+    "<<<",
+    SEPARATOR,
+    "CONTEXT",
+    "\n",
+    " ",
+    "\t",
+    "a",
+    "c",
+    "é",
+    "`",
+    "```",
+    "-",
+    "{",
+    "*\n",
+    "\r\n",
+    "\u2028",
+]
+
+
+@given(st.lists(st.sampled_from(SIGNS)).map("".join), st.integers(0, 20))
+def test_every_candidate_is_at_a_line_or_a_chevron(text: str, at: int) -> None:
+    at = min(at, len(text))
+    everywhere = [match.span() for match in _CANDIDATE.finditer(text, at)]
+    assert [match.span() for match in _candidates(text, at)] == everywhere

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.protocol import read_reply
 from ctxwrap.protocol.instructions import PROTOCOL_TEXT, SEPARATOR, frame_state, sanitise
+from ctxwrap.protocol.lookalikes import has_imitation, marks_in
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
@@ -105,6 +106,27 @@ def test_neutral_text_stays_unchanged(text: str) -> None:
     once = sanitise(text)
     assert sanitise(once) == once
     assert not any(mark in once for mark in MARKS)
+
+
+PIECES = [
+    *MARKS,
+    "context",
+    "Context",
+    "-context>\n",
+    "<ctxwrap-context>\n",
+    "<",
+    ">>",
+    "\n",
+    '{"memory":',
+    "core = 1",
+    "İ",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_an_imitation_is_a_mark_with_a_snapshot(text: str) -> None:
+    assert has_imitation(text) == any(mark.opens for mark in marks_in(text))
+    assert all(text[mark.at - 3 : mark.at + 4].lower() == "context" for mark in marks_in(text))
 
 
 def test_repeated_neutral_text_is_no_trailer() -> None:
