@@ -37,7 +37,7 @@ from ctxwrap.language.words import terms_of  # noqa: E402
 from ctxwrap.retrieval.index import Index  # noqa: E402
 from ctxwrap.retrieval.passages import passages  # noqa: E402
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for  # noqa: E402
-from ctxwrap.retrieval.selection import select_passages  # noqa: E402
+from ctxwrap.retrieval.selection import Lines, choose_passages, select_passages  # noqa: E402
 from ctxwrap.retrieval.vectors import Embedder, Vectors  # noqa: E402
 from ctxwrap.session.search import tried  # noqa: E402
 
@@ -274,9 +274,9 @@ def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query
     start = time.thread_time()
     ranking = Ranking(index, query, hits_for(index, 1000))
     ranking.follow(lambda number, _: texts[number])
-    ranking.hits = ranking.relevant(tried(1000))
+    hits = ranking.relevant(tried(1000))
     ranked = time.thread_time()
-    select_passages(index, ranking, lambda number, _: texts[number], 1000, count)
+    choose_passages(Lines(index, lambda number, _: texts[number], count), ranking, hits, 1000)
     return (ranked - start) * 1e3, (time.thread_time() - start) * 1e3
 
 

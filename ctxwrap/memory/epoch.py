@@ -69,7 +69,8 @@ _NEEDED = {"id", "content"}
 
 def diff_epoch(epoch: Tiers, memory: Tiers) -> EpochDelta:
     """Compare `memory` with `epoch`. A new decay or touch is not a change: the content is the same."""
-    before, now, same = _placed(epoch), _placed(memory), list[str]()
+    before, now = _placed(epoch), _placed(memory)
+    same: list[str] = []
     shown: Tiers = {tier: [] for tier in TIERS}
     changes: Tiers = {tier: [] for tier in TIERS}
     for id, (tier, item) in now.items():

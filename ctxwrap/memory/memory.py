@@ -146,7 +146,8 @@ class Memory:
 
     def _due_by(self, round: int) -> set[str]:
         """Return the ids due up to `round`; a heap entry's children are due later than the entry."""
-        found, places = set[str](), [0]
+        found: set[str] = set()
+        places = [0]
         while places:
             place = places.pop()
             if place < len(self._due) and self._due[place][0] <= round:

@@ -60,7 +60,7 @@ class MemoryBlock(NamedTuple):
     items: tuple[PackItem, ...]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def sizes(count: Callable[[str], int]) -> Sizes:
     """The sizes of items as they are sent."""
 

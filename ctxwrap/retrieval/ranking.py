@@ -131,14 +131,11 @@ class Ranking:
         self._hop: FeatureColumn | None = None
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
-        self._hits: list[RankedPassage] | None = None
 
     @property
     def _ranked(self) -> "Ints":
         """Slots of the hits, best first."""
-        if self._sorted is None and self._hits is not None:
-            self._sorted = self._layout.slots[[hit.place for hit in self._hits]]
-        elif self._sorted is None:
+        if self._sorted is None:
             ranked = (self._scores + self._evidence.scan.steps).argsort()[: -self._layout.passages - 1 : -1]
             if self._kept is not None:
                 ranked = ranked[self._kept[ranked]]
@@ -153,13 +150,7 @@ class Ranking:
 
     @property
     def hits(self) -> list[RankedPassage]:
-        if self._hits is None:
-            self._hits = self._hits_at(self._ranked)
-        return self._hits
-
-    @hits.setter
-    def hits(self, hits: list[RankedPassage]) -> None:
-        self._sorted, self._hits = None, hits
+        return self._hits_at(self._ranked)
 
     def best_numbers(self, count: int) -> list[int]:
         """Return the message numbers of the best hits."""
@@ -181,7 +172,7 @@ class Ranking:
         if end < len(numbers) or left:
             kept = [place < end and numbers[place] not in left for place in self._layout.places.tolist()]
             self._kept = np.array(kept, bool)
-            self._sorted = self._hits = None
+            self._sorted = None
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
@@ -193,7 +184,7 @@ class Ranking:
         if column is not None:
             self._hop = column.astype(float) * self._weights["hop"]
             self._scores += self._hop
-            self._sorted = self._hits = None
+            self._sorted = None
 
     def related(self) -> list[RankedPassage]:
         """Return the hits that have anything in common with the query.

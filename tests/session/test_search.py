@@ -23,7 +23,7 @@ from ctxwrap.retrieval.features import is_specific
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
-from ctxwrap.retrieval.selection import select_passages
+from ctxwrap.retrieval.selection import Lines, choose_passages
 from ctxwrap.retrieval.vectors import Embedder, Vectors
 from ctxwrap.session.branch import ROOT, Ranges
 from ctxwrap.session.gc import collect_garbage
@@ -146,9 +146,9 @@ def expected(
     ranking = Ranking(index, query, vectors=vectors)
     ranking.leave_out(below, texts.keys() - alive)
     ranking.follow(lambda number, part: texts[number][part])
-    ranking.hits = ranking.relevant(tried(budget))
-    packed = select_passages(index, ranking, lambda number, part: texts[number][part], budget, count)
-    return [(each.number, each.part, each.score) for each in packed.chosen]
+    lines = Lines(index, lambda number, part: texts[number][part], count)
+    chosen, _ = choose_passages(lines, ranking, ranking.relevant(tried(budget)), budget)
+    return [(each.number, each.part, each.score) for each in chosen]
 
 
 def found(talk: Talk, query: str, at: int = 0) -> list[tuple[int, int, float]]:
