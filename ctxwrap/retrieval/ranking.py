@@ -131,6 +131,7 @@ class Ranking:
         self._hop: FeatureColumn | None = None
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
+        self._hits: list[RankedPassage] | None = None
 
     @property
     def _ranked(self) -> "Ints":
@@ -150,7 +151,9 @@ class Ranking:
 
     @property
     def hits(self) -> list[RankedPassage]:
-        return self._hits_at(self._ranked)
+        if self._hits is None:
+            self._hits = self._hits_at(self._ranked)
+        return self._hits
 
     def best_numbers(self, count: int) -> list[int]:
         """Return the message numbers of the best hits."""
@@ -172,7 +175,7 @@ class Ranking:
         if end < len(numbers) or left:
             kept = [place < end and numbers[place] not in left for place in self._layout.places.tolist()]
             self._kept = np.array(kept, bool)
-            self._sorted = None
+            self._sorted = self._hits = None
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
@@ -184,7 +187,7 @@ class Ranking:
         if column is not None:
             self._hop = column.astype(float) * self._weights["hop"]
             self._scores += self._hop
-            self._sorted = None
+            self._sorted = self._hits = None
 
     def related(self) -> list[RankedPassage]:
         """Return the hits that have anything in common with the query.
