@@ -3,8 +3,8 @@
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from functools import cache, partial
 from queue import SimpleQueue
@@ -203,19 +203,25 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-@contextmanager
-def defer_finalizers() -> Iterator[None]:
+class _DeferringFinalizers:  # a generator as context manager takes several times as long
+    def __enter__(self) -> None:
+        _thread.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        _thread.depth -= 1
+        while _thread.waiting and not _thread.depth:
+            _thread.waiting.pop(0)()
+
+
+_deferring_finalizers = _DeferringFinalizers()
+
+
+def defer_finalizers() -> AbstractContextManager[None]:
     """A block in which this thread runs no `run_when_safe` work; it runs after the block.
 
     The garbage collector may run a finalizer at any moment, also while this thread holds the lock that it needs.
     """
-    _thread.depth += 1
-    try:
-        yield
-    finally:
-        _thread.depth -= 1
-        while _thread.waiting and not _thread.depth:
-            _thread.waiting.pop(0)()
+    return _deferring_finalizers
 
 
 def run_when_safe(work: Callable[[], None]) -> None:

@@ -5,7 +5,6 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -204,10 +203,7 @@ class ClientBinding:
             from ctxwrap.session.owner import Owner
 
             owner = self._owners.setdefault(key, Owner(key, self.store.open(key), self.settings))
-        with suppress(KeyError):  # another thread has evicted it
-            self._owners.move_to_end(key)
-        while len(self._owners) > _OPEN_SESSIONS:
-            self._owners.popitem(last=False)
+        _keep_newest(self._owners, key)
         return owner
 
     def session(self, key: SessionKey) -> "Session":
@@ -218,10 +214,7 @@ class ClientBinding:
             derives = self.settings.derive == "inline"
             opened = Session(key, self.store.open(key), self.settings, derives=derives)
             session = self._sessions.setdefault(key, opened)
-        with suppress(KeyError):  # another thread has evicted it
-            self._sessions.move_to_end(key)
-        while len(self._sessions) > _OPEN_SESSIONS:
-            self._sessions.popitem(last=False)
+        _keep_newest(self._sessions, key)
         return session
 
     def admit(self, session: "Session", messages: Iterable[Message]) -> None:
@@ -266,6 +259,16 @@ def _working_set(settings: Settings) -> "WorkingSet | None":
     return WorkingSet(settings.working_set, settings.redaction, operators_too=operators_too)
 
 
+def _keep_newest(opened: OrderedDict[SessionKey, Any], key: SessionKey) -> None:
+    """Note that `key` is the latest in use, and evict the others beyond the limit."""
+    try:
+        opened.move_to_end(key)
+    except KeyError:  # another thread has evicted it
+        return
+    while len(opened) > _OPEN_SESSIONS:
+        opened.popitem(last=False)
+
+
 def _owner_keys(tenant: str, user: str | None, team: str | None) -> tuple[SessionKey, ...]:
     from ctxwrap.session.lookup import owner_key
 
@@ -274,7 +277,10 @@ def _owner_keys(tenant: str, user: str | None, team: str | None) -> tuple[Sessio
 
 
 def _first(*values: str | None) -> str | None:
-    return next((value for value in values if value is not None), None)
+    for value in values:
+        if value is not None:
+            return value
+    return None
 
 
 def _depth_of_caller() -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Any, NoReturn
 
 from ctxwrap.errors import Conflict, KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
@@ -164,9 +164,12 @@ class ManagedCall:
             session.prepare_search(request)
         if session.is_ending:  # its last turn was answered a moment ago
             background.finish(lambda subject: subject is session)
-        with self._telemetry.opening(lambda: self.record if self._opened else None), defer_finalizers():
-            work = partial(session.transaction, partial(self._open_turn, session, body, request), self._undo_open)
-            is_open = self._owners.open(session, work, partial(last_user_text, request))
+        try:
+            with defer_finalizers():
+                work = partial(session.transaction, partial(self._open_turn, session, body, request), self._undo_open)
+                is_open = self._owners.open(session, work, partial(last_user_text, request))
+        finally:
+            self._telemetry.opened(lambda: self.record if self._opened else None)
         if self._binding.settings.derive == "behind":
             background.schedule(session, session.catch_up)
         self._written_at = monotonic()
@@ -192,7 +195,8 @@ class ManagedCall:
         binding, scope = self._binding, self._scope
         inputs = session.open_turn(request, self._clock())
         inputs = self._owners.view(inputs, last_user_text(request)) if self._owners else inputs
-        session.check_quotas(message for message, _ in inputs.new)
+        if binding.settings.quotas is not None:
+            session.check_quotas(message for message, _ in inputs.new)
         offers = [*self._offers.take(), *self._owners.found]
         sources = pack_sources(binding, scope, request.model, session, offers)
         sources = self._telemetry.watching(sources)
@@ -342,12 +346,12 @@ class ManagedCall:
         self.save("abandoned")
 
     def _end(self, session: Session, turn: Turn, interrupted: str) -> None:
-        with self._telemetry.saving(lambda: self.record):
-            decisions = self._decide_files(session, turn, interrupted)
-            try:
-                self._write_end(session, turn, interrupted, decisions)
-            finally:
-                self._leave_queue()
+        start = time_ns()
+        try:
+            self._write_end(session, turn, interrupted, self._decide_files(session, turn, interrupted))
+        finally:
+            self._leave_queue()
+            self._telemetry.saved(lambda: self.record, start)
 
     def _decide_files(self, session: Session, turn: Turn, interrupted: str) -> Sequence[Decision]:
         """Decide on what the model asks of the working set. Never raises."""

@@ -121,24 +121,15 @@ class Telemetry:
 
         return sources._replace(retrieve=watched_retrieve)
 
-    @contextmanager
-    def opening(self, record: Callable[[], TurnRecord | None]) -> Iterator[None]:
-        """Report the opening of a turn after the block, also if the block fails."""
-        try:
-            yield
-        finally:
-            if self._trace is not None:
-                self._report_opened(record)
+    def opened(self, record: Callable[[], TurnRecord | None]) -> None:
+        """The turn was opened, or could not be."""
+        if self._trace is not None:
+            self._report_opened(record)
 
-    @contextmanager
-    def saving(self, record: Callable[[], TurnRecord]) -> Iterator[None]:
-        """Report the end of a turn after the block, which writes it."""
-        start = time_ns()
-        try:
-            yield
-        finally:
-            if self._trace is not None:
-                self._report_saved(record, start, time_ns())
+    def saved(self, record: Callable[[], TurnRecord], start: int) -> None:
+        """The end of the turn was written, or could not be; `start` is when that began."""
+        if self._trace is not None:
+            self._report_saved(record, start, time_ns())
 
     def sending(self, record: Callable[[], TurnRecord]) -> None:
         """The SDK is about to send the request, perhaps inside a span of its own or of its instrumentation."""
