@@ -47,8 +47,11 @@ VERSIONS = (
 """Requirements that are installed together, separated by spaces."""
 
 TESTS = {
-    "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py", "tests/clients/test_azure.py"),
-    "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
+    "openai": (
+        *("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py"),
+        *("tests/clients/test_azure.py", "tests/clients/test_response_models.py"),
+    ),
+    "anthropic": ("tests/clients/test_anthropic_surfaces.py", "tests/clients/test_response_models.py"),
     "litellm": ("tests/clients/test_litellm_surfaces.py",),
     "cohere": ("tests/clients/test_cohere_surfaces.py",),
     "google-genai": ("tests/clients/test_google_surfaces.py",),
