@@ -49,9 +49,9 @@ VERSIONS = (
 TESTS = {
     "openai": (
         *("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py"),
-        *("tests/clients/test_azure.py", "tests/clients/test_response_models.py"),
+        *("tests/clients/test_azure.py", "tests/clients/test_shortcuts.py"),
     ),
-    "anthropic": ("tests/clients/test_anthropic_surfaces.py", "tests/clients/test_response_models.py"),
+    "anthropic": ("tests/clients/test_anthropic_surfaces.py", "tests/clients/test_shortcuts.py"),
     "litellm": ("tests/clients/test_litellm_surfaces.py",),
     "cohere": ("tests/clients/test_cohere_surfaces.py",),
     "google-genai": ("tests/clients/test_google_surfaces.py",),

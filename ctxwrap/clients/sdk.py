@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from ctxwrap.clients.http import facade
-from ctxwrap.clients.response_models import build_by_validation
+from ctxwrap.clients.shortcuts import add_shortcuts
 from ctxwrap.errors import SettingsError
 from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.session.threads import in_thread
@@ -288,7 +288,7 @@ def _wrapped_class(cls: type) -> type:
     """A subclass of the client's class, with one base only: else Python refuses to set it on an instance."""
     base: Any = with_keywords(cls)
     made = _async_client_class(base) if iscoroutinefunction(base.post) else _client_class(base)
-    build_by_validation(made)
+    add_shortcuts(made)
     return named_like(made, cls)
 
 

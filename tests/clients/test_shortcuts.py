@@ -1,4 +1,4 @@
-"""Wrapped clients build the models of responses with pydantic's validator: the same models as the SDK builds."""
+"""Wrapped clients take shortcuts through their SDK, with the same results."""
 
 from importlib import import_module
 from types import NoneType, UnionType
@@ -145,3 +145,15 @@ def test_a_model_with_validators_is_built_by_the_sdk() -> None:
     response = httpx.Response(200, request=httpx.Request("POST", "http://127.0.0.1/"))
     made = wrapped._process_response_data(data={"text": "quiet"}, cast_to=Shouted, response=response)
     assert made.text == own._process_response_data(data={"text": "quiet"}, cast_to=Shouted, response=response).text
+
+
+@given(
+    st.lists(st.sampled_from(("/chat/completions", "models", "https://api.example/v2/x", "http://127.0.0.1/other/")))
+)
+def test_urls_are_joined_as_by_the_sdk(steps: list[str]) -> None:
+    own, wrapped = clients("openai", "OpenAI")
+    for step in steps:
+        if step.endswith("/"):
+            own.base_url = wrapped.base_url = step
+        else:
+            assert wrapped._prepare_url(step) == own._prepare_url(step)
