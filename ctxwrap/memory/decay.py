@@ -42,13 +42,30 @@ def half_life(item: MemoryItem, rules: MemoryRules) -> float:
     return base if base >= rules.longest else min(base * item.touches**rules.growth, rules.longest)
 
 
+class Fading(NamedTuple):
+    """How the decay of an item grows while nobody uses it."""
+
+    decay: float
+    """At the anchor."""
+    anchor: float
+    half_life: float
+
+    def at(self, round: float) -> float:
+        passed = round - self.anchor
+        if passed <= 0 or self.half_life == inf:
+            return self.decay
+        left: float = 2.0 ** (-passed / self.half_life)
+        return 1.0 - (1.0 - self.decay) * left
+
+
+def fading_of(item: MemoryItem, rules: MemoryRules) -> Fading:
+    """Return how the item fades until its next demotion; a pinned one does not."""
+    return Fading(item.decay, item.anchor, inf if item.pinned else half_life(item, rules))
+
+
 def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     """Return the item's decay in a round; the item must be advanced to that round."""
-    passed = round - item.anchor
-    if passed <= 0 or item.pinned or (life := half_life(item, rules)) == inf:
-        return item.decay
-    left: float = 2.0 ** (-passed / life)
-    return 1.0 - (1.0 - item.decay) * left
+    return fading_of(item, rules).at(round)
 
 
 def demotion_point(item: MemoryItem, rules: MemoryRules) -> float | None:

@@ -1,15 +1,15 @@
 """The memory of a session: a fold of operations, with decay between them."""
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from math import inf
 from typing import Any
 
 from ctxwrap.memory.decay import TierMove, advance, decay_at, demotion_point, move_to_swap
-from ctxwrap.memory.items import TIERS, MemoryItem, Tier, capacity_bonus, is_work
+from ctxwrap.memory.items import TIERS, Location, MemoryItem, Origin, is_foreign
 from ctxwrap.memory.similarity import Facts, mentions, subjects
+from ctxwrap.memory.tier_view import TierView
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
@@ -36,8 +36,11 @@ class Memory:
         self.forgotten: set[str] = set()
         self.capabilities: list[Any] = []
         self.active_task = ""
+        self._tiers = self._empty_tiers()
         self._due: list[tuple[float, str]] = []
         self._facts = Facts()
+        self._unusual: dict[str, Origin] = {}
+        """The origins of items, in tiers and in swap, that no participant of the conversation wrote."""
         self._swapped_by_word: dict[str, set[str]] = {}
         self._unindexed: list[str] = []
         """Swap items not yet indexed by word."""
@@ -51,6 +54,9 @@ class Memory:
         """Replace the rules."""
         if (rules, evolves) != (self.rules, self.evolves):
             self.rules, self.evolves = rules, evolves
+            self._tiers = self._empty_tiers()
+            for item in self.items.values():
+                self._tiers[item.tier].put(item)
             self._rebuild_due()
 
     def advance(self, round: int) -> tuple[TierMove, ...]:
@@ -78,23 +84,36 @@ class Memory:
         """Return the item with this id, in a tier or in swap."""
         return self.items.get(id) or self.swap.get(id)
 
-    def find_same(self, content: str) -> MemoryItem | None:
-        """Return the item that states the same fact, from a tier if possible, else from swap."""
+    @property
+    def foreign(self) -> dict[str, Origin]:
+        """The origins of the items that contain foreign text, by id."""
+        return {id: origin for id, origin in self._unusual.items() if is_foreign(origin)} if self._unusual else {}
+
+    def from_rules(self) -> list[MemoryItem]:
+        """Return the items that rules took from the user's words, in tiers."""
+        held = "rule" in self._unusual.values()
+        return [item for item in self.items.values() if item.origin == "rule"] if held else []
+
+    def find_same(self, content: str, id: str = "") -> MemoryItem | None:
+        """Return the item that states the same fact: in the same words the one with this id, else one from a tier."""
         same = self._facts.same(content)
-        exact = _all_of(same, self.items) or _all_of(same, self.swap)
-        if exact:
-            return exact[-1]
-        near = (({*self._facts.near(content, place)}, place) for place in (self.items, self.swap))
-        return next((found[0] for ids, place in near if (found := _all_of(ids, place))), None)
+        if id in same:
+            return self.named(id)
+        if same:
+            return (_all_of(same, self.items) or _all_of(same, self.swap))[-1]
+        near = self._facts.near(content)
+        return (_all_of(near, self.items) or _all_of(near, self.swap))[0] if near else None
 
     def asked_in_swap(self, text: str) -> list[MemoryItem]:
         """Return the swap items that `text` restates or asks for, best first; of a replaced item its newest value."""
-        said, words = subjects(text), self._swapped_words() if self.swap else {}
+        said, words = subjects(text), self._swapped_words()
         shared: dict[str, list[int]] = {}
         for word in sorted(said & words.keys()):
             having = [id for id in words[word] if id in self.swap]
             for id in having:
                 shared.setdefault(id, []).append(len(having))
+        if not shared:
+            return []
         restated = {id for id in shared if mentions(said, self.swap[id].content)}
         asked = {id for id, counts in shared.items() if _is_asked(counts, len(said))}
         ranked = sorted(
@@ -126,22 +145,20 @@ class Memory:
 
         The most important items of a tier come first.
         """
+        moved: dict[str, MemoryItem] = {}
         moves: list[TierMove] = []
-        held: list[tuple[_Weakness, float, MemoryItem]] = []
-        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
-        due_by_then = self._due_by(then)
-        for item in self.items.values():
-            if item.id in due_by_then:
-                item, fell = advance(item, then, self.rules)
+        due_by_then = self._due_by(then) if self.evolves else ()
+        for item in [item for item in self.items.values() if item.id in due_by_then] if due_by_then else ():
+            aged, fell = advance(item, then, self.rules)
+            if fell:
+                moved[item.id] = aged
                 moves += fell
-            if not self.evolves:
-                tiers[item.tier].append(item.shown(item.decay))
-            elif item.tier != "swap":
-                decay = decay_at(item, then, self.rules)
-                held.append((self._weakness(item, decay), decay, item))
-        held.sort()
-        for _, decay, item in held:
-            tiers[item.tier].append(item.shown(round(decay, 3)))
+        if self.evolves:
+            tiers = {tier: self._tiers[tier].at(then, moved) for tier in TIERS}
+        else:
+            tiers = {
+                tier: [item.shown(item.decay) for item in self.items.values() if item.tier == tier] for tier in TIERS
+            }
         return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
 
     def _due_by(self, round: int) -> set[str]:
@@ -176,6 +193,7 @@ class Memory:
     def restore(self, data: Mapping[str, Any]) -> None:
         """Load what `as_json` returned."""
         self.rules, self.evolves = rules_from_json(data["rules"])
+        self._tiers = self._empty_tiers()
         self.round = data["round"]
         for item in map(MemoryItem.from_json, (*data["items"], *data["swap"])):
             self._put(item)
@@ -202,6 +220,14 @@ class Memory:
         here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
         there.pop(item.id, None)
         here[item.id] = item
+        if item.origin in _PARTICIPANTS:
+            self._unusual.pop(item.id, None)
+        else:
+            self._unusual[item.id] = item.origin
+        if known is not None and known.tier not in (item.tier, "swap"):
+            self._tiers[known.tier].remove(item.id)
+        if item.tier != "swap":
+            self._tiers[item.tier].put(item)
         was = known if known is not None and known.tier == "swap" else None
         if (was is None) == (item.tier == "swap") or (was is not None and was.content != item.content):
             self.crossings.append((was, item))
@@ -229,42 +255,29 @@ class Memory:
 
     def _remove(self, id: str) -> None:
         self._facts.remove(id)
-        self.items.pop(id, None)
+        item = self.items.pop(id, None)
+        if item is not None:
+            self._tiers[item.tier].remove(id)
         self.swap.pop(id, None)
+        self._unusual.pop(id, None)
 
     def _evict_surplus(self) -> tuple[TierMove, ...]:
         """Move the weakest items of each tier above its capacity to swap."""
         if not self.evolves:
             return ()
         moves: list[TierMove] = []
-        sizes = Counter(item.tier for item in self.items.values())
-        for tier in TIERS:
-            surplus = sizes[tier] - int(getattr(self.rules.capacity, tier))
-            for item in self._weakest(tier, surplus) if surplus > 0 else ():
+        for tier, held in self._tiers.items():
+            surplus = len(held) - int(getattr(self.rules.capacity, tier))
+            for item in held.weakest(surplus, self.round) if surplus > 0 else ():
                 self._put(move_to_swap(item, self.round, self.rules))
                 moves.append(TierMove(item.id, tier, "swap", self.round, "no room"))
         return tuple(moves)
 
-    def _weakest(self, tier: Tier, count: int) -> list[MemoryItem]:
-        """Return `count` items of a tier that are not pinned, weakest last."""
-        held = (item for item in self.items.values() if item.tier == tier and not item.pinned)
-        decayed = ((item, decay_at(item, self.round, self.rules)) for item in held)
-        return [item for item, _ in heapq.nlargest(count, decayed, key=lambda each: self._weakness(*each))][::-1]
-
-    def _weakness(self, item: MemoryItem, decay: float) -> "_Weakness":
-        """Sort key, higher for weaker items: decay (in core: the first stated decay) minus the bonus of type and use.
-
-        Ties: in core the newer item is weaker, elsewhere the older one. In working, tasks and decisions are stronger.
-        """
-        worth = capacity_bonus(item.type, item.content, item.touches)
-        if item.tier == "core" and self.rules.half_lives.core == inf:
-            return False, item.importance - worth, item.first, item.id
-        return not is_work(item.type), decay - worth, -item.anchor, item.id
+    def _empty_tiers(self) -> dict[Location, TierView]:
+        return {tier: TierView(tier, self.rules) for tier in TIERS}
 
 
-_Weakness = tuple[bool, float, float, str]
-"""It ends with the item's id, so no two items are equally weak."""
-
+_PARTICIPANTS = frozenset({"operator", "user", "assistant"})
 
 _LEAST_ASKED = 0.4
 """The share of a question's words that an item must have to answer it."""
@@ -318,6 +331,8 @@ _REWRITTEN = "memory is write_once:"
 
 def merge_capabilities(before: Sequence[Any], returned: Sequence[Any]) -> tuple[list[Any], str]:
     """Restore `write_once` entries to their first version; return all entries and the violation, if any."""
+    if not before:
+        return [*returned], ""
     fixed = {str(each.get("name")): each for each in before if is_write_once(each)}
     kept = [fixed.get(capability_name(each), each) for each in returned]
     missing = [each for name, each in fixed.items() if name not in map(capability_name, returned)]
@@ -328,7 +343,9 @@ def merge_capabilities(before: Sequence[Any], returned: Sequence[Any]) -> tuple[
 
 def memory_is_write_once(capabilities: Sequence[Any]) -> bool:
     """Whether memory content is write-once: `{"name": "memory", "scope": "write_once"}`."""
-    return any(is_write_once(each) and capability_name(each) == "memory" for each in capabilities)
+    return bool(capabilities) and any(
+        is_write_once(each) and capability_name(each) == "memory" for each in capabilities
+    )
 
 
 def write_once_reason(id: str, new: str) -> str:
@@ -337,7 +354,7 @@ def write_once_reason(id: str, new: str) -> str:
 
 def write_once_violations(operations: Sequence[Operation]) -> tuple[str, ...]:
     """Return the violations of write-once memory."""
-    return tuple(each.reason for each in operations if each.reason.startswith(_REWRITTEN))
+    return tuple([each.reason for each in operations if each.reason.startswith(_REWRITTEN)])
 
 
 def is_write_once(entry: Any) -> bool:

@@ -24,7 +24,7 @@ from ctxwrap.memory.items import (
     least_trusted,
 )
 from ctxwrap.memory.memory import Memory, memory_is_write_once, write_once_reason
-from ctxwrap.memory.similarity import Facts, key_of, mentions, same_fact, subjects
+from ctxwrap.memory.similarity import Facts, mentions, same_fact, subjects
 from ctxwrap.types import Operation
 
 State = Mapping[str, Any]
@@ -114,6 +114,8 @@ def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
 
 def recall_items(now: Memory, turn: Circumstances, found: Sequence[MemoryItem], reason: str) -> tuple[Operation, ...]:
     """Return the first of these swap items to the tiers they had."""
+    if not found:
+        return ()
     comparison = _Comparison(now, turn)
     return tuple(comparison.reinforced(item, reason) for item in found[:_MAX_RECALLED])
 
@@ -244,25 +246,25 @@ class _Comparison:
         """Whether this turn has already written the same fact, or the user's statement of it."""
         while self._unread:
             self._written.put(*self._unread.popitem())
-        if self._written.same(content) or any(True for _ in self._written.near(content, self._taken)):
+        if self._written and (self._written.same(content) or self._written.near(content)):
             return True
         about: Set[str] = subjects(content) if self._stated else frozenset()
         return bool(about) and any(about <= each for each in self._stated)
 
     def _find_same(self, item: MemoryItem) -> MemoryItem | None:
         """Return the existing item with the same fact, unless this turn changed it."""
-        known = self._now.named(item.id)
-        twin = known if known and key_of(known.content) == key_of(item.content) else self._now.find_same(item.content)
+        twin = self._now.find_same(item.content, item.id)
         if twin is None and item.origin != "rule" and not is_foreign(item.origin):
             twin = self._find_rule_item(item)
         return None if twin is not None and twin.id in self._taken else twin
 
     def _find_rule_item(self, item: MemoryItem) -> MemoryItem | None:
         """Return the rule-derived item that the model now rephrases."""
+        by_rules = self._now.from_rules() if self._now.evolves else []
+        if not by_rules:
+            return None
         wanted, slot = subjects(item.content), self._slot(item.content)
-        for known in self._now.items.values() if self._now.evolves else ():
-            if known.origin != "rule":
-                continue
+        for known in by_rules:
             if mentions(wanted, known.content) or (slot and self._slot(known.content) == slot):
                 return known
         return None
@@ -467,7 +469,8 @@ class _Comparison:
         return LOCATIONS[max(LOCATIONS.index(tier), LOCATIONS.index(highest))]
 
     def _is_taken(self, id: str) -> bool:
-        return id in self._taken or id in self._now.forgotten or self._now.named(id) is not None
+        now = self._now
+        return id in self._taken or id in now.items or id in now.swap or id in now.forgotten
 
     def _free_id(self, id: str) -> str:
         number = 2
