@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import log2
 from typing import Any, Literal, NamedTuple, get_args
@@ -95,10 +95,35 @@ class MemoryItem:
 
     def as_json(self) -> dict[str, Any]:
         """Return the item as stored, without default values."""
-        data = {name: getattr(self, name) for name in _NAMES}
-        data |= {"tags": list(self.tags), "extra": dict(self.extra), "mentions": self.mentions and list(self.mentions)}
-        defaults = {**_DEFAULTS, "since": self.anchor, "importance": self.decay}
-        return {name: value for name, value in data.items() if name not in defaults or value != defaults[name]}
+        data: dict[str, Any] = {
+            "id": self.id,
+            "type": self.type,
+            "content": self.content,
+            "tags": list(self.tags),
+            "tier": self.tier,
+            "decay": self.decay,
+            "anchor": self.anchor,
+            "first": self.first,
+            "last": self.last,
+        }
+        if self.touches != 1.0:
+            data["touches"] = self.touches
+        if self.since != self.anchor:
+            data["since"] = self.since
+        if self.importance != self.decay:
+            data["importance"] = self.importance
+        for name in _SELDOM_SET:
+            if value := getattr(self, name):
+                data[name] = value
+        if self.origin != "assistant":
+            data["origin"] = self.origin
+        if self.source:
+            data["source"] = self.source
+        if self.extra:
+            data["extra"] = dict(self.extra)
+        if self.mentions is not None:
+            data["mentions"] = list(self.mentions)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemoryItem":
@@ -106,17 +131,7 @@ class MemoryItem:
         return cls(**{**data, "tags": tuple(data["tags"]), "mentions": mentions})
 
 
-_NAMES = tuple(each.name for each in fields(MemoryItem))
-_DEFAULTS = {
-    "touches": 1.0,
-    "pinned": False,
-    "faded_from": "",
-    "successor": "",
-    "origin": "assistant",
-    "source": "",
-    "extra": {},
-    "mentions": None,
-}
+_SELDOM_SET = ("pinned", "faded_from", "successor")
 
 
 ItemKind = Literal["fact", "decision", "todo", "ref"]
@@ -190,7 +205,7 @@ def is_foreign(origin: str) -> bool:
 
 def parse_origin(value: object) -> Origin | None:
     """Return the value if it is an origin."""
-    return next((origin for origin in ORIGINS if origin == value), None)
+    return value if value in ORIGINS else None
 
 
 def least_trusted_foreign(origins: Iterable[str]) -> Origin | None:

@@ -41,9 +41,10 @@ class Memory:
         self._facts = Facts()
         self._unusual: dict[str, Origin] = {}
         """The origins of items, in tiers and in swap, that no participant of the conversation wrote."""
-        self._swapped_by_word: dict[str, set[str]] = {}
+        self._by_word: dict[str, set[str]] = {}
+        """The ids of items, in tiers and in swap, by the words of their contents."""
         self._unindexed: list[str] = []
-        """Swap items not yet indexed by word."""
+        """Items that are not there yet."""
         self.crossings: list[tuple[MemoryItem | None, MemoryItem]] = []
         """Items that entered, left or changed in swap since a caller cleared this list.
 
@@ -106,7 +107,7 @@ class Memory:
 
     def asked_in_swap(self, text: str) -> list[MemoryItem]:
         """Return the swap items that `text` restates or asks for, best first; of a replaced item its newest value."""
-        said, words = subjects(text), self._swapped_words()
+        said, words = subjects(text), self._words()
         shared: dict[str, list[int]] = {}
         for word in sorted(said & words.keys()):
             having = [id for id in words[word] if id in self.swap]
@@ -132,13 +133,25 @@ class Memory:
             seen.add(item.id)
         return item
 
-    def _swapped_words(self) -> dict[str, set[str]]:
-        """Return the ids of swap items by word; some may have left swap."""
-        for id in self._unindexed:
-            for word in subjects(self.swap[id].content) if id in self.swap else ():
-                self._swapped_by_word.setdefault(word, set()).add(id)
-        self._unindexed.clear()
-        return self._swapped_by_word
+    def sharing_words(self, words: Set[str]) -> Set[str]:
+        """Return the ids of items, in tiers and in swap, that have one of these words."""
+        known = self._words()
+        return frozenset[str]().union(*[known[word] for word in words & known.keys()])
+
+    def _words(self) -> dict[str, set[str]]:
+        while self._unindexed:
+            id = self._unindexed.pop()
+            item = self.named(id)
+            for word in subjects(item.content) if item else ():
+                self._by_word.setdefault(word, set()).add(id)
+        return self._by_word
+
+    def _forget_words(self, item: MemoryItem) -> None:
+        for word in subjects(item.content):
+            ids = self._by_word.get(word, set())
+            ids.discard(item.id)
+            if not ids:
+                self._by_word.pop(word, None)
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[TierMove, ...]]:
         """Return the state that the model will see in round `then`, and the moves until then, without side effects.
@@ -217,6 +230,9 @@ class Memory:
         known = self.named(item.id)
         if known is None or known.content != item.content:
             self._facts.put(item.id, item.content)
+            self._unindexed.append(item.id)
+            if known is not None:
+                self._forget_words(known)
         here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
         there.pop(item.id, None)
         here[item.id] = item
@@ -232,7 +248,6 @@ class Memory:
         if (was is None) == (item.tier == "swap") or (was is not None and was.content != item.content):
             self.crossings.append((was, item))
         if item.tier == "swap":
-            self._unindexed.append(item.id)
             self._trim_swap()
         elif self.evolves and (at := demotion_point(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
@@ -254,10 +269,14 @@ class Memory:
         heapq.heapify(self._due)
 
     def _remove(self, id: str) -> None:
+        known = self.named(id)
+        if known is None:
+            return
         self._facts.remove(id)
-        item = self.items.pop(id, None)
-        if item is not None:
-            self._tiers[item.tier].remove(id)
+        self._forget_words(known)
+        if known.tier != "swap":
+            self._tiers[known.tier].remove(id)
+        self.items.pop(id, None)
         self.swap.pop(id, None)
         self._unusual.pop(id, None)
 

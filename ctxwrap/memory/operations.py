@@ -77,7 +77,8 @@ def compare(
     facts. Evidence of use counts regardless of what the model wrote. `statements` are the user's own, as in `observe`.
     """
     placed, written = _placed(shown), _placed(returned)
-    gone = {id for id in returned.get("dropped", ()) if id in placed and written.get(id, placed[id]) == placed[id]}
+    dropped = returned.get("dropped")
+    gone = {id for id in dropped if id in placed and written.get(id, placed[id]) == placed[id]} if dropped else set()
     comparison = _Comparison(now, turn)
     own = comparison.stated(_statement_items(statements, turn.round)) if statements else ()
     return (*own, *comparison.of(placed, written, gone))
@@ -185,16 +186,23 @@ class _Comparison:
         """The subjects of the user's statements."""
 
     def of(self, shown: _Placed, returned: _Placed, gone: Set[str]) -> Iterator[Operation]:
-        written = [(id, *each) for id, each in returned.items() if id not in self._now.forgotten]
-        for id, tier, given in written:
-            if id in shown and id in self._turn.brief:
-                given = {**shown[id][1], "decay": given["decay"], "content": given["content"]}
-            if id in shown and shown[id] != (tier, given):
-                yield from self._changed(tier, given, *shown[id])
-        for id, tier, given in written:
+        new: list[tuple[Tier, dict[str, Any]]] = []
+        for id, (tier, given) in returned.items():
+            if id in self._now.forgotten:
+                continue
             if id not in shown:
-                yield from self._added(tier, given)
-        for id in shown:
+                new.append((tier, given))
+                continue
+            was_tier, was = shown[id]
+            if id in self._turn.brief:
+                if tier == was_tier and given["decay"] == was["decay"] and given["content"] == was["content"]:
+                    continue
+                given = {**was, "decay": given["decay"], "content": given["content"]}
+            if tier != was_tier or given != was:
+                yield from self._changed(tier, given, was_tier, was)
+        for tier, given in new:
+            yield from self._added(tier, given)
+        for id in shown if gone else ():
             if id in gone and id not in self._done:
                 yield from self._dropped(id, shown[id][1])
         yield from self._find_uses()
@@ -213,9 +221,9 @@ class _Comparison:
 
     def _find_uses(self) -> Iterator[Operation]:
         """Reinforce what the user mentions and what the answer uses."""
-        heard = self._said | self._answered
-        for item in [*self._now.items.values()] if self._now.evolves else ():
-            if item.id in self._done or heard.isdisjoint(subjects(item.content)):
+        used = self._now.sharing_words(self._said | self._answered) if self._now.evolves else frozenset()
+        for item in [item for id, item in self._now.items.items() if id in used] if used else ():
+            if item.id in self._done:
                 continue
             if mentions(self._said, item.content):
                 yield self.reinforced(item, "the user spoke of it")
@@ -308,6 +316,8 @@ class _Comparison:
                 yield Operation("drop", known.id, known.tier, reason="superseded", successor=item.id)
 
     def _slot(self, content: str) -> str:
+        if not _slot_of(content[:_SLOT_LENGTH]):  # the user's name decides only whose attribute it is
+            return ""
         if self._user is None:
             names = (_name_in(item.content[:_SLOT_LENGTH]) for item in self._now.items.values())
             self._user = next(filter(None, names), "")
