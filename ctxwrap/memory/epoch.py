@@ -72,7 +72,7 @@ class KnownEpoch:
 
     def __init__(self, epoch: Tiers) -> None:
         self.epoch = epoch
-        self.places = {str(item["id"]): (tier, item) for tier in TIERS for item in epoch[tier]}
+        self.places = {str(item["id"]): (tier, item) for tier, items in epoch.items() for item in items}
         """The items by id, each with its tier."""
         self.tokens: dict[object, int] = {}
         """By what counted them."""
@@ -103,6 +103,7 @@ def diff_epoch(epoch: Tiers, memory: Tiers, among: Set[str] | None = None) -> Ep
     shown: Tiers = {"core": [], "working": [], "ephemeral": []}
     changes: Tiers = {"core": [], "working": [], "ephemeral": []}
     for tier in TIERS:
+        here = shown[tier]
         for item in memory[tier]:
             id = item["id"]
             if among is not None and id not in among:
@@ -112,10 +113,10 @@ def diff_epoch(epoch: Tiers, memory: Tiers, among: Set[str] | None = None) -> Ep
                 kept.add(id)
                 if _is_unchanged(was, (tier, item)):
                     same.append(id)
-                    shown[tier].append(was[1])
+                    here.append(was[1])
                     continue
             changes[tier].append(item)
-            shown[tier].append(item)
+            here.append(item)
     dropped = sorted(before.keys() - kept) if len(kept) < len(before) else []
     return EpochDelta(shown, changes, dropped, sorted(same))
 

@@ -37,6 +37,7 @@ class Memory:
         self.capabilities: list[Any] = []
         self.active_task = ""
         self._tiers = self._empty_tiers()
+        self._always_fit = _always_fitting(rules)
         self._due: list[tuple[float, str]] = []
         self._facts = Facts()
         self._unusual: dict[str, Origin] = {}
@@ -55,7 +56,7 @@ class Memory:
         """Replace the rules."""
         if (rules, evolves) != (self.rules, self.evolves):
             self.rules, self.evolves = rules, evolves
-            self._tiers = self._empty_tiers()
+            self._tiers, self._always_fit = self._empty_tiers(), _always_fitting(rules)
             for item in self.items.values():
                 self._tiers[item.tier].put(item)
             self._rebuild_due()
@@ -79,7 +80,7 @@ class Memory:
         moves = self.advance(round)
         for operation in operations:
             self._apply(operation)
-        return (*moves, *self._evict_surplus())
+        return (*moves, *self._evict_surplus()) if len(self.items) > self._always_fit else moves
 
     def named(self, id: str) -> MemoryItem | None:
         """Return the item with this id, in a tier or in swap."""
@@ -136,7 +137,7 @@ class Memory:
     def sharing_words(self, words: Set[str]) -> Set[str]:
         """Return the ids of items, in tiers and in swap, that have one of these words."""
         known = self._words()
-        return frozenset[str]().union(*[known[word] for word in words & known.keys()])
+        return frozenset[str]().union(*map(known.__getitem__, words & known.keys()))
 
     def _words(self) -> dict[str, set[str]]:
         while self._unindexed:
@@ -158,21 +159,27 @@ class Memory:
 
         The most important items of a tier come first.
         """
+        moved, moves = self._moved_by(then) if self._due and self._due[0][0] <= then else ({}, ())
+        tiers: dict[str, list[dict[str, Any]]] = {}
+        for tier, held in self._tiers.items():
+            tiers[tier] = held.at(then, moved) if self.evolves else self._unaged(tier)
+        return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, moves
+
+    def _unaged(self, tier: Location) -> list[dict[str, Any]]:
+        """Return what the model wrote, in the order in which it first did."""
+        return [item.shown(item.decay) for item in self.items.values() if item.tier == tier]
+
+    def _moved_by(self, then: int) -> tuple[dict[str, MemoryItem], tuple[TierMove, ...]]:
+        """Return the items that change tiers up to a round, as they are then, and the moves."""
         moved: dict[str, MemoryItem] = {}
         moves: list[TierMove] = []
-        due_by_then = self._due_by(then) if self.evolves else ()
-        for item in [item for item in self.items.values() if item.id in due_by_then] if due_by_then else ():
+        due = self._due_by(then)
+        for item in [item for id, item in self.items.items() if id in due]:
             aged, fell = advance(item, then, self.rules)
             if fell:
                 moved[item.id] = aged
                 moves += fell
-        if self.evolves:
-            tiers = {tier: self._tiers[tier].at(then, moved) for tier in TIERS}
-        else:
-            tiers = {
-                tier: [item.shown(item.decay) for item in self.items.values() if item.tier == tier] for tier in TIERS
-            }
-        return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
+        return moved, tuple(moves)
 
     def _due_by(self, round: int) -> set[str]:
         """Return the ids due up to `round`; a heap entry's children are due later than the entry."""
@@ -206,7 +213,7 @@ class Memory:
     def restore(self, data: Mapping[str, Any]) -> None:
         """Load what `as_json` returned."""
         self.rules, self.evolves = rules_from_json(data["rules"])
-        self._tiers = self._empty_tiers()
+        self._tiers, self._always_fit = self._empty_tiers(), _always_fitting(self.rules)
         self.round = data["round"]
         for item in map(MemoryItem.from_json, (*data["items"], *data["swap"])):
             self._put(item)
@@ -294,6 +301,11 @@ class Memory:
 
     def _empty_tiers(self) -> dict[Location, TierView]:
         return {tier: TierView(tier, self.rules) for tier in TIERS}
+
+
+def _always_fitting(rules: MemoryRules) -> int:
+    """The number of items up to which no tier can have too many."""
+    return int(min(rules.capacity.core, rules.capacity.working, rules.capacity.ephemeral))
 
 
 _PARTICIPANTS = frozenset({"operator", "user", "assistant"})

@@ -237,7 +237,7 @@ class _Comparison:
         if twin is not None and replaced is None:
             yield from self._repeat(twin, item)
             return
-        if self._is_repeated(item.content):
+        if (self._taken or self._stated) and self._is_repeated(item.content):
             return
         if self._is_taken(item.id):
             item = replace(item, id=self._free_id(item.id))
@@ -254,7 +254,7 @@ class _Comparison:
         """Whether this turn has already written the same fact, or the user's statement of it."""
         while self._unread:
             self._written.put(*self._unread.popitem())
-        if self._written and (self._written.same(content) or self._written.near(content)):
+        if self._written.same(content) or self._written.near(content):
             return True
         about: Set[str] = subjects(content) if self._stated else frozenset()
         return bool(about) and any(about <= each for each in self._stated)
@@ -379,11 +379,13 @@ class _Comparison:
         item = known
         if given["decay"] != was["decay"]:
             item = set_decay(item, self._turn.round, given["decay"])
-        extra = {key: value for key, value in given.items() if key not in _ITEM_FIELDS}
-        changed = {name: given[name] for name in ("type", "tags") if given[name] != was[name]}
-        if "tags" in changed:
-            changed["tags"] = tuple(changed["tags"])
-        if extra != {key: value for key, value in was.items() if key not in _ITEM_FIELDS}:
+        extra = _extra(given)
+        changed: dict[str, Any] = {}
+        if given["type"] != was["type"]:
+            changed["type"] = given["type"]
+        if given["tags"] != was["tags"]:
+            changed["tags"] = tuple(given["tags"])
+        if extra != _extra(was):
             changed["extra"] = extra
         return replace(item, **changed, origin=self._least_trusted(item)) if changed else item
 
@@ -434,20 +436,21 @@ class _Comparison:
         return self._turn.touched.get(id, int(was["round"]))
 
     def _new(self, tier: Location, given: dict[str, Any]) -> MemoryItem:
+        """Return a new item; those of short-lived types go to ephemeral."""
         turn = self._turn
         return MemoryItem(
             id=given["id"],
             type=given["type"],
             content=given["content"],
             tags=tuple(given["tags"]),
-            tier=self._allowed(self._tier_for_new(tier, given["type"]), turn.origin),
+            tier=self._allowed("ephemeral" if self._now.evolves and is_passing(given["type"]) else tier, turn.origin),
             decay=given["decay"],
             anchor=turn.round,
             first=turn.round,
             last=turn.round if self._now.evolves else given["round"],
             origin=turn.origin,
             source=turn.source,
-            extra={key: value for key, value in given.items() if key not in _ITEM_FIELDS},
+            extra=_extra(given),
         )
 
     def _reinforce(self, item: MemoryItem) -> MemoryItem:
@@ -469,10 +472,6 @@ class _Comparison:
         held = Counter(item.tier for item in self._now.items.values())
         below = LOCATIONS[LOCATIONS.index(tier) : LOCATIONS.index("ephemeral")]
         return next((each for each in below if held[each] < getattr(self._now.rules.capacity, each)), "ephemeral")
-
-    def _tier_for_new(self, tier: Location, type: str) -> Location:
-        """Return the tier for a new item; short-lived types go to ephemeral."""
-        return "ephemeral" if self._now.evolves and is_passing(type) else tier
 
     def _allowed(self, tier: Location, origin: Origin) -> Location:
         highest = highest_tier(origin, foreign_core=self._turn.foreign_core)
@@ -506,5 +505,12 @@ def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str,
         decay=given["decay"],
         last=given["round"],
         origin=origin,
-        extra={key: value for key, value in given.items() if key not in _ITEM_FIELDS},
+        extra=_extra(given),
     )
+
+
+def _extra(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an item that only the model knows."""
+    if len(given) <= len(_ITEM_FIELDS):
+        return {}
+    return {key: value for key, value in given.items() if key not in _ITEM_FIELDS}

@@ -114,11 +114,9 @@ class Facts:
         self._alike: dict[_Profile, set[str]] = {}
         self._by_terms: dict[tuple[str, ...], set[str]] = {}
 
-    def __len__(self) -> int:
-        return len(self._texts)
-
     def put(self, id: str, text: str) -> None:
-        self.remove(id)
+        if id in self._texts:
+            self.remove(id)
         wording = _wording(text)
         self._texts[id] = text
         self._ids.setdefault(wording.key, set()).add(id)
@@ -126,12 +124,13 @@ class Facts:
         self._by_terms.setdefault(_terms(text), set()).add(id)
 
     def remove(self, id: str) -> None:
-        text = self._texts.pop(id, None)
-        if text is not None:
-            wording = _wording(text)
-            _discard(self._ids, wording.key, id)
-            _discard(self._alike, (wording.fixed, len(wording.distinct)), id)
-            _discard(self._by_terms, _terms(text), id)
+        if id not in self._texts:
+            return
+        text = self._texts.pop(id)
+        wording = _wording(text)
+        _discard(self._ids, wording.key, id)
+        _discard(self._alike, (wording.fixed, len(wording.distinct)), id)
+        _discard(self._by_terms, _terms(text), id)
 
     def same(self, text: str) -> Set[str]:
         """Return the ids of texts with the same key."""
@@ -193,8 +192,13 @@ _subjects_of_short = lru_cache(maxsize=8192)(lambda text: frozenset(_terms_of_sh
 
 def _fixed_words(words: list[str]) -> tuple[str, ...]:
     """Return what must not differ: numbers, negations, directions, letters that may be names (vitamin D, plan A)."""
-    names = [word for at, word in enumerate(words, 1) if len(word) == 1 and (word not in "ai" or at == len(words))]
-    return tuple(sorted([*names, *(word for word in words if word in _FIXED_WORDS or any(map(str.isdigit, word)))]))
+    fixed: list[str] = []
+    for at, word in enumerate(words, 1):
+        if len(word) == 1 and (word not in "ai" or at == len(words)):
+            fixed.append(word)
+        if word in _FIXED_WORDS or any(map(str.isdigit, word)):
+            fixed.append(word)
+    return tuple(sorted(fixed))
 
 
 _FIXED_WORDS = _NEGATIONS | _DIRECTIONS

@@ -1,6 +1,6 @@
 """The items of a tier as the model sees them, in the order of their importance."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from heapq import nlargest
 from math import inf
 from typing import Any, NamedTuple
@@ -40,28 +40,34 @@ class TierView:
 
     def at(self, then: int, moved: Mapping[str, MemoryItem]) -> list[dict[str, Any]]:
         """Return what the model sees in a round, most important first; `moved` have changed tiers by then."""
-        if self._is_ageless and not moved:
-            if self._shown is None:
-                self._shown = _shown(self._viewed().values(), then)
-            return [*self._shown]
-        views: Iterable[_View] = self._viewed().values()
+        if not moved and (self._shown is not None or not self._items):
+            return [*self._shown] if self._shown else []
+        views = self._viewed()
         if moved:
             views = [view for view in views if view.item.id not in moved]
             views += [self._view(item) for item in moved.values() if item.tier == self._tier]
-        return _shown(views, then)
+        decayed: list[tuple[_Weakness, float, dict[str, Any]]] = []
+        for view in views:
+            decay = view.fading.at(then)
+            decayed.append((view.weakness(decay), decay, view.fields))
+        decayed.sort()
+        shown = [{**fields, "decay": round(decay, 3)} for _, decay, fields in decayed]
+        if self._is_ageless and not moved:
+            self._shown = [*shown]
+        return shown
 
     def weakest(self, count: int, then: int) -> list[MemoryItem]:
         """Return `count` items that are not pinned, weakest last."""
-        views = [view for view in self._viewed().values() if not view.item.pinned]
+        views = [view for view in self._viewed() if not view.item.pinned]
         return [view.item for view in nlargest(count, views, key=lambda each: each.weakness(each.fading.at(then)))][
             ::-1
         ]
 
-    def _viewed(self) -> "dict[str, _View]":
+    def _viewed(self) -> "list[_View]":
         if len(self._views) < len(self._items):
             for id in self._items.keys() - self._views.keys():
                 self._views[id] = self._view(self._items[id])
-        return self._views
+        return [*self._views.values()]
 
     def _view(self, item: MemoryItem) -> "_View":
         worth = capacity_bonus(item.type, item.content, item.touches)
@@ -88,9 +94,3 @@ class _View(NamedTuple):
         if self.is_ageless:
             return False, item.importance - self.worth, item.first, item.id
         return not self.is_work, decay - self.worth, -item.anchor, item.id
-
-
-def _shown(views: "Iterable[_View]", then: int) -> list[dict[str, Any]]:
-    decayed = [(view.weakness(decay := view.fading.at(then)), decay, view.fields) for view in views]
-    decayed.sort()
-    return [{**fields, "decay": round(decay, 3)} for _, decay, fields in decayed]

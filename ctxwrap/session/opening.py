@@ -50,6 +50,9 @@ def opening_of(
     numbers = _numbers(past, alignment, len(spoken), first_message + len(changed_system))
     most = max(_PER_MESSAGE * budget_messages, _LEAST_HISTORY) if budget_messages else None
     history = past.branch.history(len(past.branch) - alignment.before, most)
+    texts: dict[str, tuple[SourcedText, ...]] = {}
+    for kind, read in TEXT_SOURCES.items():
+        texts[kind] = tuple(read(past, log, inputs))
     return TurnInputs(
         runtime=past.next_runtime(number, now),
         state=state,
@@ -67,7 +70,7 @@ def opening_of(
         epoch=past.epoch,
         before=past.prefix,
         limit=inputs.limit,
-        texts={kind: tuple(read(past, log, inputs)) for kind, read in TEXT_SOURCES.items()},
+        texts=texts,
         outputs=past.outputs,
         missing=past.missing,
         misses=past.compliance.in_a_row,
@@ -114,6 +117,8 @@ def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
     memory, frozen = past.memory, known_epoch(past.epoch).places if past.epoch else {}
     gone = [id for id in frozen if id not in memory.items and id not in memory.swap]
     foreign = memory.foreign
+    if not gone and not foreign:
+        return {}
     if foreign:
         shown = {item["id"] for items in state["memory"].values() for item in items} | frozen.keys()
         foreign = {id: origin for id, origin in foreign.items() if id in shown}
@@ -141,8 +146,14 @@ def _aligned(past: SessionState, spoken: Sequence[Message]) -> Alignment:
     return align(branch.digests, given, answers=_answers(spoken), began=branch.place_of(past.began), cut=branch.is_cut)
 
 
+_LEAST_ANSWERED = 3
+"""A question, its answer and what follows."""
+
+
 def _answers(spoken: Sequence[Message]) -> list[int]:
     """The positions of model answers before the newest turn; a greeting or a prefill is not an answer."""
+    if len(spoken) < _LEAST_ANSWERED:
+        return []
     said = [at for at, message in enumerate(spoken) if message.role == "assistant"]
     if not said:
         return said
@@ -176,20 +187,18 @@ def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tu
     if not past.memory.evolves or not past.memory.swap:
         return ()
     best = found[:_TRUSTED]
-    numbers = [passage.number for passage in best]
-    candidates = [item for item in past.memory.swap.values() if not item.successor and _derives_from(item, numbers)]
-    if not candidates:
+    made = [item for item in past.memory.swap.values() if not item.successor and _is_made_from(item, best)]
+    if not made:
         return ()
     said = [(passage.number, subjects(passage.text)) for passage in best]
-    learned = [item for item in candidates if _is_learned_from(item, said)]
+    learned = [item for item in made if _is_learned_from(item, said)]
     read = "\n".join(passage.text for passage in best)
     return recall_items(past.memory, Circumstances(number, answered=read), learned, "the message was found")
 
 
-def _derives_from(item: MemoryItem, numbers: Sequence[int]) -> bool:
-    """Whether the item was made from a turn with one of these messages."""
+def _is_made_from(item: MemoryItem, passages: Sequence[Passage]) -> bool:
     first, last = message_range(item.source)
-    return any(first <= number <= last for number in numbers)
+    return any(first <= passage.number <= last for passage in passages)
 
 
 def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]]) -> bool:
