@@ -1,10 +1,11 @@
 """Memory items: their location, kind, origin and trust."""
 
 import re
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import log2
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.types import Message, Request, TurnInputs
@@ -81,6 +82,10 @@ class MemoryItem:
         if self.importance < 0:
             object.__setattr__(self, "importance", self.decay)
 
+    def changed(self, **changes: Any) -> "MemoryItem":
+        """Return the item with other values, like `dataclasses.replace`, which looks at each field of a class anew."""
+        return MemoryItem(**{**dict(zip(_NAMES, _values(self), strict=True)), **changes})
+
     def shown(self, decay: float) -> dict[str, Any]:
         """Return the item as the model sees it, with its present `decay`."""
         return {
@@ -131,6 +136,8 @@ class MemoryItem:
         return cls(**{**data, "tags": tuple(data["tags"]), "mentions": mentions})
 
 
+_NAMES = tuple(each.name for each in fields(MemoryItem))
+_values: Callable[[MemoryItem], tuple[Any, ...]] = attrgetter(*_NAMES)
 _SELDOM_SET = ("pinned", "faded_from", "successor")
 
 
@@ -178,7 +185,6 @@ _PERSONAL = frozenset(
 _ABOUT_THE_USER = re.compile(r"(?:the\s+)?user\b|用户", re.IGNORECASE)
 
 
-@lru_cache(maxsize=4096)
 def capacity_bonus(type: str, content: str, touches: float) -> float:
     """Return what type, subject and use subtract from the decay when items compete for capacity."""
     personal = 0.2 if type[:_LONGEST_TYPE].strip().casefold() in _PERSONAL else 0.0

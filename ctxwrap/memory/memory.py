@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import inf
 from typing import Any
 
@@ -38,7 +38,10 @@ class Memory:
         self.active_task = ""
         self._tiers = self._empty_tiers()
         self._always_fit = _always_fitting(rules)
+        self._points: dict[str, float] = {}
+        """When items are demoted if nobody uses them."""
         self._due: list[tuple[float, str]] = []
+        """A heap of these, in which some entries may be outdated."""
         self._facts = Facts()
         self._unusual: dict[str, Origin] = {}
         """The origins of items, in tiers and in swap, that no participant of the conversation wrote."""
@@ -65,15 +68,23 @@ class Memory:
         """Advance to `round` and return the moves."""
         self.round = max(self.round, round)
         moves: list[TierMove] = []
-        while self.evolves and self._due and self._due[0][0] <= self.round:
-            at, id = heapq.heappop(self._due)
-            item = self.items.get(id)
-            if item is None or demotion_point(item, self.rules) != at:
-                continue
-            aged, fell = advance(item, self.round, self.rules)
+        while self._is_due(self.round):
+            _, id = heapq.heappop(self._due)
+            del self._points[id]
+            aged, fell = advance(self.items[id], self.round, self.rules)
             moves += fell
             self._put(aged)
         return tuple(moves)
+
+    def _is_due(self, round: int) -> bool:
+        """Whether an item is demoted up to `round`; its entry is then the first in the heap."""
+        due = self._due
+        while due and due[0][0] <= round:
+            at, id = due[0]
+            if self._points.get(id) == at:
+                return True
+            heapq.heappop(due)
+        return False
 
     def apply(self, operations: Iterable[Operation], round: int) -> tuple[TierMove, ...]:
         """Apply the operations of a round; return all moves, including evictions."""
@@ -159,7 +170,7 @@ class Memory:
 
         The most important items of a tier come first.
         """
-        moved, moves = self._moved_by(then) if self._due and self._due[0][0] <= then else ({}, ())
+        moved, moves = self._moved_by(then) if self._is_due(then) else ({}, ())
         tiers: dict[str, list[dict[str, Any]]] = {}
         for tier, held in self._tiers.items():
             tiers[tier] = held.at(then, moved) if self.evolves else self._unaged(tier)
@@ -228,7 +239,7 @@ class Memory:
         elif operation.kind == "drop":
             item = self.items.get(operation.id)
             if item is not None:
-                self._put(replace(move_to_swap(item, self.round, self.rules), successor=operation.successor))
+                self._put(move_to_swap(item, self.round, self.rules).changed(successor=operation.successor))
         elif operation.item is not None:
             self._put(MemoryItem.from_json(operation.item))
 
@@ -255,11 +266,22 @@ class Memory:
         if (was is None) == (item.tier == "swap") or (was is not None and was.content != item.content):
             self.crossings.append((was, item))
         if item.tier == "swap":
+            self._points.pop(item.id, None)
             self._trim_swap()
-        elif self.evolves and (at := demotion_point(item, self.rules)) is not None:
-            heapq.heappush(self._due, (at, item.id))
-            if len(self._due) > 2 * len(self.items) + _STALE_ENTRIES:
-                self._rebuild_due()
+        elif self.evolves:
+            self._note_due(item)
+
+    def _note_due(self, item: MemoryItem) -> None:
+        at = demotion_point(item, self.rules)
+        if at == self._points.get(item.id):
+            return
+        if at is None:
+            del self._points[item.id]
+            return
+        self._points[item.id] = at
+        heapq.heappush(self._due, (at, item.id))
+        if len(self._due) > 2 * len(self.items) + _STALE_ENTRIES:
+            self._rebuild_due()
 
     def _trim_swap(self) -> None:
         """Remove the oldest swap items above the limit."""
@@ -268,11 +290,9 @@ class Memory:
 
     def _rebuild_due(self) -> None:
         """Rebuild the heap without outdated entries."""
-        if not self.evolves:
-            self._due = []
-            return
-        points = ((demotion_point(item, self.rules), id) for id, item in self.items.items())
-        self._due = [(at, id) for at, id in points if at is not None]
+        points = ((id, demotion_point(item, self.rules)) for id, item in self.items.items()) if self.evolves else ()
+        self._points = {id: at for id, at in points if at is not None}
+        self._due = [(at, id) for id, at in self._points.items()]
         heapq.heapify(self._due)
 
     def _remove(self, id: str) -> None:
@@ -285,6 +305,7 @@ class Memory:
             self._tiers[known.tier].remove(id)
         self.items.pop(id, None)
         self.swap.pop(id, None)
+        self._points.pop(id, None)
         self._unusual.pop(id, None)
 
     def _evict_surplus(self) -> tuple[TierMove, ...]:

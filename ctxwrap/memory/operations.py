@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -240,7 +239,7 @@ class _Comparison:
         if (self._taken or self._stated) and self._is_repeated(item.content):
             return
         if self._is_taken(item.id):
-            item = replace(item, id=self._free_id(item.id))
+            item = item.changed(id=self._free_id(item.id))
         self._taken.add(item.id)
         self._unread[item.id] = item.content
         self._done.add(item.id)
@@ -284,12 +283,12 @@ class _Comparison:
             self._done.add(twin.id)
             self._taken.add(twin.id)
             self._unread[twin.id] = item.content
-            reworded = replace(item, id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
+            reworded = item.changed(id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
             yield self._put("update", reworded, "the model says it in its own words")
         elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
             self._done.add(twin.id)
             back = rehydrate(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
-            back = self._reinforce(replace(back, tier=self._allowed(item.tier, self._least_trusted(twin))))
+            back = self._reinforce(back.changed(tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
             yield from self._drop_former_values(back)
 
@@ -367,7 +366,7 @@ class _Comparison:
     ) -> Iterator[Operation]:
         """Add a copy of a core item that this turn may not change, if the content differs."""
         if not same_fact(given["content"], was["content"]):
-            copy = replace(self._new(tier, given), id=self._free_id(known.id))
+            copy = self._new(tier, given).changed(id=self._free_id(known.id))
             yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
 
     def _least_trusted(self, item: MemoryItem) -> Origin:
@@ -387,7 +386,7 @@ class _Comparison:
             changed["tags"] = tuple(given["tags"])
         if extra != _extra(was):
             changed["extra"] = extra
-        return replace(item, **changed, origin=self._least_trusted(item)) if changed else item
+        return item.changed(**changed, origin=self._least_trusted(item)) if changed else item
 
     def _with_content(self, known: MemoryItem, given: dict[str, Any]) -> MemoryItem:
         """Apply new content; it counts as use if this turn mentions it."""
@@ -401,14 +400,14 @@ class _Comparison:
         origin = least_trusted(item.origin, self._turn.origin) if item.origin != "rule" else self._turn.origin
         tier = self._allowed(item.tier, origin)
         source = self._turn.source
-        return replace(item, content=given["content"], origin=origin, source=source, tier=tier, since=since)
+        return item.changed(content=given["content"], origin=origin, source=source, tier=tier, since=since)
 
     def _keep_former_value(self, known: MemoryItem, content: str) -> Iterator[Operation]:
         """Keep the former value of a single-valued attribute in swap."""
         slot = self._slot(known.content)
         if slot and self._slot(content) == slot:
             id = self._free_id(known.id)
-            old = replace(known, id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
+            old = known.changed(id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
             yield self._put("add", old, f"superseded by {known.id!r}")
 
     def _moved(self, item: MemoryItem, tier: Tier, was_tier: Tier, known: MemoryItem) -> MemoryItem:
@@ -420,7 +419,7 @@ class _Comparison:
         if rises and (is_passing(item.type) or not mentions(heard, known.content, _RELATED)):
             return item
         round, allowed = self._turn.round, self._allowed(tier, self._least_trusted(item))
-        return replace(item, tier=allowed, since=max(item.since, round), last=round, faded_from="")
+        return item.changed(tier=allowed, since=max(item.since, round), last=round, faded_from="")
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)
@@ -461,7 +460,7 @@ class _Comparison:
         rules, round = self._now.rules, self._turn.round
         if item.tier == "swap":
             item = rehydrate(item, round, rules)
-            item = replace(item, tier=self._allowed(self._with_room(item.tier), item.origin))
+            item = item.changed(tier=self._allowed(self._with_room(item.tier), item.origin))
         limit = highest_tier(item.origin, foreign_core=self._turn.foreign_core)
         if mentions(self._said, item.content):
             return apply_mention(item, round, rules.restated, rules, limit)
@@ -490,14 +489,13 @@ class _Comparison:
 
     def _put(self, kind: Any, item: MemoryItem, reason: str) -> Operation:
         if kind == "update" and item.id in self._now.swap:  # another turn dropped it meanwhile, and it stays dropped
-            item = replace(item, tier="swap")
+            item = item.changed(tier="swap")
         return Operation(kind, item.id, item.tier, item.as_json(), reason)
 
 
 def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str, Any]) -> MemoryItem:
     """Return `item` with exactly what the model wrote."""
-    return replace(
-        item,
+    return item.changed(
         type=given["type"],
         content=given["content"],
         tags=tuple(given["tags"]),
