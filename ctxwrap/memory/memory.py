@@ -43,6 +43,8 @@ class Memory:
         self._due: list[tuple[float, str]] = []
         """A heap of these, in which some entries may be outdated."""
         self._facts = Facts()
+        self._unread: dict[str, None] = {}
+        """Ids of items whose contents are not there yet: most turns look for no fact."""
         self._unusual: dict[str, Origin] = {}
         """The origins of items, in tiers and in swap, that no participant of the conversation wrote."""
         self._by_word: dict[str, set[str]] = {}
@@ -109,6 +111,10 @@ class Memory:
 
     def find_same(self, content: str, id: str = "") -> MemoryItem | None:
         """Return the item that states the same fact: in the same words the one with this id, else one from a tier."""
+        while self._unread:
+            unread = self.named(self._unread.popitem()[0])
+            if unread is not None:
+                self._facts.put(unread.id, unread.content)
         same = self._facts.same(content)
         if id in same:
             return self.named(id)
@@ -247,7 +253,7 @@ class Memory:
         """Store `item`, replacing its former version."""
         known = self.named(item.id)
         if known is None or known.content != item.content:
-            self._facts.put(item.id, item.content)
+            self._unread[item.id] = None
             self._unindexed.append(item.id)
             if known is not None:
                 self._forget_words(known)

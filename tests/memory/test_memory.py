@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.memory.items import is_foreign
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, compare
+from ctxwrap.memory.similarity import subjects
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
@@ -133,6 +134,26 @@ def _replayed_by(rules: MemoryRules, log: list[Logged]) -> Memory:
     memory = Memory(rules)
     memory.restore({**replayed(log).as_json(), "rules": rules_as_json(rules, evolves=True)})
     return memory
+
+
+@given(TURNS, st.sets(st.integers(0, 7)), ITEMS)
+def test_memory_that_was_searched_finds_the_same_as_one_from_the_log(
+    turns: list[Any], searched: set[int], wanted: dict[str, Any]
+) -> None:
+    """What is indexed of items, now or later, is what they say now."""
+    memory, log, content = Memory(RULES), list[Logged](), str(wanted["content"])
+    for at, turn in enumerate(turns):
+        log += played([turn], memory)
+        if at in searched:
+            memory.apply([Operation("forget", wanted["id"], "core")], memory.round)
+            log.append((memory.round, (Operation("forget", wanted["id"], "core"),)))
+        fresh, words = replayed(log), subjects(content)
+        assert memory.find_same(content) == fresh.find_same(content)
+        assert memory.find_same(content, wanted["id"]) == fresh.find_same(content, wanted["id"])
+        assert memory.asked_in_swap(content) == fresh.asked_in_swap(content)
+        every = {**memory.items, **memory.swap}
+        having = {id for id, item in every.items() if not words.isdisjoint(subjects(item.content))}
+        assert memory.sharing_words(words) == fresh.sharing_words(words) == having
 
 
 @given(TURNS)
