@@ -85,7 +85,7 @@ def framed(text: str) -> None:
 def compared(text: str) -> None:
     facts = Facts()
     facts.put("a", text)
-    list(facts.near(f"{text}x", {"a"}))
+    facts.near(f"{text}x")
     facts.same(text)
     same_fact(text, f"{text}x")
 

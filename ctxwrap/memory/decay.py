@@ -10,7 +10,6 @@ an infinite half-life and least stay: age alone never demotes it.
 An item moves at most one step per round, up or down.
 """
 
-from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf, log2
 from typing import Literal, NamedTuple
@@ -42,13 +41,30 @@ def half_life(item: MemoryItem, rules: MemoryRules) -> float:
     return base if base >= rules.longest else min(base * item.touches**rules.growth, rules.longest)
 
 
+class Fading(NamedTuple):
+    """How the decay of an item grows while nobody uses it."""
+
+    decay: float
+    """At the anchor."""
+    anchor: float
+    half_life: float
+
+    def at(self, round: float) -> float:
+        passed = round - self.anchor
+        if passed <= 0 or self.half_life == inf:
+            return self.decay
+        left: float = 2.0 ** (-passed / self.half_life)
+        return 1.0 - (1.0 - self.decay) * left
+
+
+def fading_of(item: MemoryItem, rules: MemoryRules) -> Fading:
+    """Return how the item fades until its next demotion; a pinned one does not."""
+    return Fading(item.decay, item.anchor, inf if item.pinned else half_life(item, rules))
+
+
 def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     """Return the item's decay in a round; the item must be advanced to that round."""
-    passed = round - item.anchor
-    if passed <= 0 or item.pinned or (life := half_life(item, rules)) == inf:
-        return item.decay
-    left: float = 2.0 ** (-passed / life)
-    return 1.0 - (1.0 - item.decay) * left
+    return fading_of(item, rules).at(round)
 
 
 def demotion_point(item: MemoryItem, rules: MemoryRules) -> float | None:
@@ -71,7 +87,7 @@ def advance(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryIte
         threshold = getattr(rules.thresholds, item.tier)
         reason = f"decay passed {threshold:g}" if decay >= threshold - _TINY else "not used for long"
         moves += (TierMove(item.id, item.tier, below, ceil(point), reason),)
-        item = replace(item, tier=below, decay=decay, anchor=point, since=point, faded_from=_tier_before(item))
+        item = item.changed(tier=below, decay=decay, anchor=point, since=point, faded_from=_tier_before(item))
     return item, moves
 
 
@@ -103,21 +119,21 @@ def set_decay(item: MemoryItem, round: int, decay: float) -> MemoryItem:
     anchor = max(last, item.anchor)
     known = item.mentions if round <= item.last else None
     mentions = known and known._replace(decay=decay, anchor=anchor)
-    return replace(item, decay=decay, anchor=anchor, last=last, mentions=mentions)
+    return item.changed(decay=decay, anchor=anchor, last=last, mentions=mentions)
 
 
 def move_to_swap(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """Move the item to swap for a reason other than decay, such as capacity."""
     decay, anchor = decay_at(item, round, rules), max(round, item.anchor)
-    return replace(item, tier="swap", decay=decay, anchor=anchor, faded_from=_tier_before(item))
+    return item.changed(tier="swap", decay=decay, anchor=anchor, faded_from=_tier_before(item))
 
 
 def rehydrate(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """Bring the item back from swap to the tier it had, after a lookup, which is not a touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
     anchor, tier = max(round, item.anchor), item.faded_from or "ephemeral"
-    back = replace(item, tier=tier, decay=decay, anchor=anchor, since=anchor)
-    return replace(back, faded_from="", successor="", mentions=None)
+    back = item.changed(tier=tier, decay=decay, anchor=anchor, since=anchor)
+    return back.changed(faded_from="", successor="", mentions=None)
 
 
 def _tier_before(item: MemoryItem) -> Tier | Literal[""]:
@@ -128,8 +144,7 @@ def _tier_before(item: MemoryItem) -> Tier | Literal[""]:
 def _with_mentions(item: MemoryItem, last: int, mentions: Mentions, rules: MemoryRules) -> MemoryItem:
     touches = mentions.touches + (mentions.evidence if mentions.spoken else 0)
     tier = _promote(mentions.tier, touches, mentions.ceiling, rules)
-    return replace(
-        item,
+    return item.changed(
         tier=tier,
         since=max(item.since, mentions.anchor) if mentions.spoken or tier != item.tier else item.since,
         decay=mentions.decay * (1 - mentions.evidence),

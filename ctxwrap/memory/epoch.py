@@ -1,6 +1,6 @@
 """Epochs: memory frozen as the model was shown it, so that requests begin alike, and what changed since."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import TIERS
@@ -67,26 +67,64 @@ def parse_epoch(value: Any) -> Tiers:
 _NEEDED = {"id", "content"}
 
 
-def diff_epoch(epoch: Tiers, memory: Tiers) -> EpochDelta:
-    """Compare `memory` with `epoch`. A new decay or touch is not a change: the content is the same."""
-    before, now = _placed(epoch), _placed(memory)
+class KnownEpoch:
+    """What is worked out of an epoch once: it never changes, and is sent in many turns."""
+
+    def __init__(self, epoch: Tiers) -> None:
+        self.epoch = epoch
+        self.places = {str(item["id"]): (tier, item) for tier, items in epoch.items() for item in items}
+        """The items by id, each with its tier."""
+        self.tokens: dict[object, int] = {}
+        """By what counted them."""
+
+
+def known_epoch(epoch: Tiers) -> KnownEpoch:
+    """Return what is known of an epoch that nobody changes any more."""
+    known = _known_epochs.get(id(epoch))
+    if known is None or known.epoch is not epoch:
+        if len(_known_epochs) >= _MAX_KNOWN:
+            _known_epochs.clear()
+        known = _known_epochs[id(epoch)] = KnownEpoch(epoch)
+    return known
+
+
+_MAX_KNOWN = 64
+_known_epochs: dict[int, KnownEpoch] = {}
+"""By identity."""
+
+
+def diff_epoch(epoch: Tiers, memory: Tiers, among: Set[str] | None = None) -> EpochDelta:
+    """Compare `memory`, or those `among` its items, with `epoch`.
+
+    A new decay or touch is not a change: the content is the same.
+    """
+    before, kept = known_epoch(epoch).places, set[str]()
     same: list[str] = []
-    shown: Tiers = {tier: [] for tier in TIERS}
-    changes: Tiers = {tier: [] for tier in TIERS}
-    for id, (tier, item) in now.items():
-        if id in before and _is_unchanged(before[id], (tier, item)):
-            same.append(id)
-            shown[tier].append(before[id][1])
-        else:
+    shown: Tiers = {"core": [], "working": [], "ephemeral": []}
+    changes: Tiers = {"core": [], "working": [], "ephemeral": []}
+    for tier in TIERS:
+        here = shown[tier]
+        for item in memory[tier]:
+            id = item["id"]
+            if among is not None and id not in among:
+                continue
+            was = before.get(id)
+            if was is not None:
+                kept.add(id)
+                if _is_unchanged(was, (tier, item)):
+                    same.append(id)
+                    here.append(was[1])
+                    continue
             changes[tier].append(item)
-            shown[tier].append(item)
-    return EpochDelta(shown, changes, sorted(before.keys() - now.keys()), sorted(same))
+            here.append(item)
+    dropped = sorted(before.keys() - kept) if len(kept) < len(before) else []
+    return EpochDelta(shown, changes, dropped, sorted(same))
 
 
 def unchanged_ids(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
     """Return the ids of epoch items that were neither changed nor dropped."""
-    gone = {*dropped, *(item["id"] for items in changes.values() for item in items)}
-    return sorted(item["id"] for items in epoch.values() for item in items if item["id"] not in gone)
+    gone = {*dropped, *[item["id"] for items in changes.values() for item in items]}
+    return sorted(known_epoch(epoch).places.keys() - gone) if epoch else []
 
 
 def should_end_epoch(epoch_tokens: int, changed_tokens: int, is_history_cut: Callable[[], bool]) -> bool:
@@ -94,10 +132,6 @@ def should_end_epoch(epoch_tokens: int, changed_tokens: int, is_history_cut: Cal
     if changed_tokens > max(MIN_CHANGES, MIN_CHANGE_SHARE * epoch_tokens):
         return True
     return changed_tokens > MIN_CHANGES_AT_CUT and is_history_cut()
-
-
-def _placed(memory: Tiers) -> dict[str, tuple[str, dict[str, Any]]]:
-    return {str(item["id"]): (tier, item) for tier in TIERS for item in memory[tier]}
 
 
 def _is_unchanged(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:

@@ -1,10 +1,11 @@
 """Memory items: their location, kind, origin and trust."""
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import log2
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.types import Message, Request, TurnInputs
@@ -81,6 +82,10 @@ class MemoryItem:
         if self.importance < 0:
             object.__setattr__(self, "importance", self.decay)
 
+    def changed(self, **changes: Any) -> "MemoryItem":
+        """Return the item with other values, like `dataclasses.replace`, which looks at each field of a class anew."""
+        return MemoryItem(**{**dict(zip(_NAMES, _values(self), strict=True)), **changes})
+
     def shown(self, decay: float) -> dict[str, Any]:
         """Return the item as the model sees it, with its present `decay`."""
         return {
@@ -95,10 +100,35 @@ class MemoryItem:
 
     def as_json(self) -> dict[str, Any]:
         """Return the item as stored, without default values."""
-        data = {name: getattr(self, name) for name in _NAMES}
-        data |= {"tags": list(self.tags), "extra": dict(self.extra), "mentions": self.mentions and list(self.mentions)}
-        defaults = {**_DEFAULTS, "since": self.anchor, "importance": self.decay}
-        return {name: value for name, value in data.items() if name not in defaults or value != defaults[name]}
+        data: dict[str, Any] = {
+            "id": self.id,
+            "type": self.type,
+            "content": self.content,
+            "tags": list(self.tags),
+            "tier": self.tier,
+            "decay": self.decay,
+            "anchor": self.anchor,
+            "first": self.first,
+            "last": self.last,
+        }
+        if self.touches != 1.0:
+            data["touches"] = self.touches
+        if self.since != self.anchor:
+            data["since"] = self.since
+        if self.importance != self.decay:
+            data["importance"] = self.importance
+        for name in _SELDOM_SET:
+            if value := getattr(self, name):
+                data[name] = value
+        if self.origin != "assistant":
+            data["origin"] = self.origin
+        if self.source:
+            data["source"] = self.source
+        if self.extra:
+            data["extra"] = dict(self.extra)
+        if self.mentions is not None:
+            data["mentions"] = list(self.mentions)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemoryItem":
@@ -107,16 +137,8 @@ class MemoryItem:
 
 
 _NAMES = tuple(each.name for each in fields(MemoryItem))
-_DEFAULTS = {
-    "touches": 1.0,
-    "pinned": False,
-    "faded_from": "",
-    "successor": "",
-    "origin": "assistant",
-    "source": "",
-    "extra": {},
-    "mentions": None,
-}
+_values: Callable[[MemoryItem], tuple[Any, ...]] = attrgetter(*_NAMES)
+_SELDOM_SET = ("pinned", "faded_from", "successor")
 
 
 ItemKind = Literal["fact", "decision", "todo", "ref"]
@@ -163,7 +185,6 @@ _PERSONAL = frozenset(
 _ABOUT_THE_USER = re.compile(r"(?:the\s+)?user\b|用户", re.IGNORECASE)
 
 
-@lru_cache(maxsize=4096)
 def capacity_bonus(type: str, content: str, touches: float) -> float:
     """Return what type, subject and use subtract from the decay when items compete for capacity."""
     personal = 0.2 if type[:_LONGEST_TYPE].strip().casefold() in _PERSONAL else 0.0
@@ -190,7 +211,7 @@ def is_foreign(origin: str) -> bool:
 
 def parse_origin(value: object) -> Origin | None:
     """Return the value if it is an origin."""
-    return next((origin for origin in ORIGINS if origin == value), None)
+    return value if value in ORIGINS else None
 
 
 def least_trusted_foreign(origins: Iterable[str]) -> Origin | None:
@@ -213,20 +234,21 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
 
     `foreign` maps message numbers to foreign origins: a model's text is as trusted as what it had read.
     """
-    messages = list(messages)
-    found: set[str] = {_ROLES.get(role, "tool") for role in {message.role for _, message in messages}}
-    found |= {origin_of(message) for _, message in messages if not isinstance(message.content, str)}
-    if foreign:
-        found |= {foreign.get(number, "") for number, message in messages if message.role == "assistant"}
+    found: set[str] = set()
+    for number, message in messages:
+        found.add(origin_of(message))
+        if foreign and message.role == "assistant":
+            found.add(foreign.get(number, ""))
     return least_trusted_foreign(found) or ("user" if "user" in found else "assistant")
 
 
 def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] = frozenset()) -> Origin:
     """Return the least trusted origin in a request, without the messages at the `left_out` positions."""
     numbers = opening.numbers or (0,) * len(request.messages)
-    places = request.places or range(len(numbers))
-    sent = zip(numbers, request.messages, places, strict=True)
-    shown = ((number, message) for number, message, place in sent if place not in left_out)
+    shown = list(zip(numbers, request.messages, strict=True))
+    if left_out:
+        places = request.places or range(len(numbers))
+        shown = [each for each, place in zip(shown, places, strict=True) if place not in left_out]
     own = origin_of_all(shown, opening.foreign.messages)
     unseen = opening.foreign.messages.get(0, "") if request.unseen else ""
     return least_trusted_foreign((own, unseen, "tool" if request.fetched else "")) or own

@@ -1,15 +1,15 @@
 """The memory of a session: a fold of operations, with decay between them."""
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import inf
 from typing import Any
 
 from ctxwrap.memory.decay import TierMove, advance, decay_at, demotion_point, move_to_swap
-from ctxwrap.memory.items import TIERS, MemoryItem, Tier, capacity_bonus, is_work
+from ctxwrap.memory.items import TIERS, Location, MemoryItem, Origin, is_foreign
 from ctxwrap.memory.similarity import Facts, mentions, subjects
+from ctxwrap.memory.tier_view import TierView
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
@@ -36,11 +36,21 @@ class Memory:
         self.forgotten: set[str] = set()
         self.capabilities: list[Any] = []
         self.active_task = ""
+        self._tiers = self._empty_tiers()
+        self._always_fit = _always_fitting(rules)
+        self._points: dict[str, float] = {}
+        """When items are demoted if nobody uses them."""
         self._due: list[tuple[float, str]] = []
+        """A heap of these, in which some entries may be outdated."""
         self._facts = Facts()
-        self._swapped_by_word: dict[str, set[str]] = {}
+        self._unread: dict[str, None] = {}
+        """Ids of items whose contents are not there yet: most turns look for no fact."""
+        self._unusual: dict[str, Origin] = {}
+        """The origins of items, in tiers and in swap, that no participant of the conversation wrote."""
+        self._by_word: dict[str, set[str]] = {}
+        """The ids of items, in tiers and in swap, by the words of their contents."""
         self._unindexed: list[str] = []
-        """Swap items not yet indexed by word."""
+        """Items that are not there yet."""
         self.crossings: list[tuple[MemoryItem | None, MemoryItem]] = []
         """Items that entered, left or changed in swap since a caller cleared this list.
 
@@ -51,50 +61,78 @@ class Memory:
         """Replace the rules."""
         if (rules, evolves) != (self.rules, self.evolves):
             self.rules, self.evolves = rules, evolves
+            self._tiers, self._always_fit = self._empty_tiers(), _always_fitting(rules)
+            for item in self.items.values():
+                self._tiers[item.tier].put(item)
             self._rebuild_due()
 
     def advance(self, round: int) -> tuple[TierMove, ...]:
         """Advance to `round` and return the moves."""
         self.round = max(self.round, round)
         moves: list[TierMove] = []
-        while self.evolves and self._due and self._due[0][0] <= self.round:
-            at, id = heapq.heappop(self._due)
-            item = self.items.get(id)
-            if item is None or demotion_point(item, self.rules) != at:
-                continue
-            aged, fell = advance(item, self.round, self.rules)
+        while self._is_due(self.round):
+            _, id = heapq.heappop(self._due)
+            del self._points[id]
+            aged, fell = advance(self.items[id], self.round, self.rules)
             moves += fell
             self._put(aged)
         return tuple(moves)
+
+    def _is_due(self, round: int) -> bool:
+        """Whether an item is demoted up to `round`; its entry is then the first in the heap."""
+        due = self._due
+        while due and due[0][0] <= round:
+            at, id = due[0]
+            if self._points.get(id) == at:
+                return True
+            heapq.heappop(due)
+        return False
 
     def apply(self, operations: Iterable[Operation], round: int) -> tuple[TierMove, ...]:
         """Apply the operations of a round; return all moves, including evictions."""
         moves = self.advance(round)
         for operation in operations:
             self._apply(operation)
-        return (*moves, *self._evict_surplus())
+        return (*moves, *self._evict_surplus()) if len(self.items) > self._always_fit else moves
 
     def named(self, id: str) -> MemoryItem | None:
         """Return the item with this id, in a tier or in swap."""
         return self.items.get(id) or self.swap.get(id)
 
-    def find_same(self, content: str) -> MemoryItem | None:
-        """Return the item that states the same fact, from a tier if possible, else from swap."""
+    @property
+    def foreign(self) -> dict[str, Origin]:
+        """The origins of the items that contain foreign text, by id."""
+        return {id: origin for id, origin in self._unusual.items() if is_foreign(origin)} if self._unusual else {}
+
+    def from_rules(self) -> list[MemoryItem]:
+        """Return the items that rules took from the user's words, in tiers."""
+        held = "rule" in self._unusual.values()
+        return [item for item in self.items.values() if item.origin == "rule"] if held else []
+
+    def find_same(self, content: str, id: str = "") -> MemoryItem | None:
+        """Return the item that states the same fact: in the same words the one with this id, else one from a tier."""
+        while self._unread:
+            unread = self.named(self._unread.popitem()[0])
+            if unread is not None:
+                self._facts.put(unread.id, unread.content)
         same = self._facts.same(content)
-        exact = _all_of(same, self.items) or _all_of(same, self.swap)
-        if exact:
-            return exact[-1]
-        near = (({*self._facts.near(content, place)}, place) for place in (self.items, self.swap))
-        return next((found[0] for ids, place in near if (found := _all_of(ids, place))), None)
+        if id in same:
+            return self.named(id)
+        if same:
+            return (_all_of(same, self.items) or _all_of(same, self.swap))[-1]
+        near = self._facts.near(content)
+        return (_all_of(near, self.items) or _all_of(near, self.swap))[0] if near else None
 
     def asked_in_swap(self, text: str) -> list[MemoryItem]:
         """Return the swap items that `text` restates or asks for, best first; of a replaced item its newest value."""
-        said, words = subjects(text), self._swapped_words() if self.swap else {}
+        said, words = subjects(text), self._words()
         shared: dict[str, list[int]] = {}
         for word in sorted(said & words.keys()):
             having = [id for id in words[word] if id in self.swap]
             for id in having:
                 shared.setdefault(id, []).append(len(having))
+        if not shared:
+            return []
         restated = {id for id in shared if mentions(said, self.swap[id].content)}
         asked = {id for id, counts in shared.items() if _is_asked(counts, len(said))}
         ranked = sorted(
@@ -113,36 +151,52 @@ class Memory:
             seen.add(item.id)
         return item
 
-    def _swapped_words(self) -> dict[str, set[str]]:
-        """Return the ids of swap items by word; some may have left swap."""
-        for id in self._unindexed:
-            for word in subjects(self.swap[id].content) if id in self.swap else ():
-                self._swapped_by_word.setdefault(word, set()).add(id)
-        self._unindexed.clear()
-        return self._swapped_by_word
+    def sharing_words(self, words: Set[str]) -> Set[str]:
+        """Return the ids of items, in tiers and in swap, that have one of these words."""
+        known = self._words()
+        return frozenset[str]().union(*map(known.__getitem__, words & known.keys()))
+
+    def _words(self) -> dict[str, set[str]]:
+        while self._unindexed:
+            id = self._unindexed.pop()
+            item = self.named(id)
+            for word in subjects(item.content) if item else ():
+                self._by_word.setdefault(word, set()).add(id)
+        return self._by_word
+
+    def _forget_words(self, item: MemoryItem) -> None:
+        for word in subjects(item.content):
+            ids = self._by_word.get(word, set())
+            ids.discard(item.id)
+            if not ids:
+                self._by_word.pop(word, None)
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[TierMove, ...]]:
         """Return the state that the model will see in round `then`, and the moves until then, without side effects.
 
         The most important items of a tier come first.
         """
+        moved, moves = self._moved_by(then) if self._is_due(then) else ({}, ())
+        tiers: dict[str, list[dict[str, Any]]] = {}
+        for tier, held in self._tiers.items():
+            tiers[tier] = held.at(then, moved) if self.evolves else self._unaged(tier)
+        return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, moves
+
+    def _unaged(self, tier: Location) -> list[dict[str, Any]]:
+        """Return what the model wrote, in the order in which it first did."""
+        return [item.shown(item.decay) for item in self.items.values() if item.tier == tier]
+
+    def _moved_by(self, then: int) -> tuple[dict[str, MemoryItem], tuple[TierMove, ...]]:
+        """Return the items that change tiers up to a round, as they are then, and the moves."""
+        moved: dict[str, MemoryItem] = {}
         moves: list[TierMove] = []
-        held: list[tuple[_Weakness, float, MemoryItem]] = []
-        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
-        due_by_then = self._due_by(then)
-        for item in self.items.values():
-            if item.id in due_by_then:
-                item, fell = advance(item, then, self.rules)
+        due = self._due_by(then)
+        for item in [item for id, item in self.items.items() if id in due]:
+            aged, fell = advance(item, then, self.rules)
+            if fell:
+                moved[item.id] = aged
                 moves += fell
-            if not self.evolves:
-                tiers[item.tier].append(item.shown(item.decay))
-            elif item.tier != "swap":
-                decay = decay_at(item, then, self.rules)
-                held.append((self._weakness(item, decay), decay, item))
-        held.sort()
-        for _, decay, item in held:
-            tiers[item.tier].append(item.shown(round(decay, 3)))
-        return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
+        return moved, tuple(moves)
 
     def _due_by(self, round: int) -> set[str]:
         """Return the ids due up to `round`; a heap entry's children are due later than the entry."""
@@ -176,6 +230,7 @@ class Memory:
     def restore(self, data: Mapping[str, Any]) -> None:
         """Load what `as_json` returned."""
         self.rules, self.evolves = rules_from_json(data["rules"])
+        self._tiers, self._always_fit = self._empty_tiers(), _always_fitting(self.rules)
         self.round = data["round"]
         for item in map(MemoryItem.from_json, (*data["items"], *data["swap"])):
             self._put(item)
@@ -190,7 +245,7 @@ class Memory:
         elif operation.kind == "drop":
             item = self.items.get(operation.id)
             if item is not None:
-                self._put(replace(move_to_swap(item, self.round, self.rules), successor=operation.successor))
+                self._put(move_to_swap(item, self.round, self.rules).changed(successor=operation.successor))
         elif operation.item is not None:
             self._put(MemoryItem.from_json(operation.item))
 
@@ -198,20 +253,41 @@ class Memory:
         """Store `item`, replacing its former version."""
         known = self.named(item.id)
         if known is None or known.content != item.content:
-            self._facts.put(item.id, item.content)
+            self._unread[item.id] = None
+            self._unindexed.append(item.id)
+            if known is not None:
+                self._forget_words(known)
         here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
         there.pop(item.id, None)
         here[item.id] = item
+        if item.origin in _PARTICIPANTS:
+            self._unusual.pop(item.id, None)
+        else:
+            self._unusual[item.id] = item.origin
+        if known is not None and known.tier not in (item.tier, "swap"):
+            self._tiers[known.tier].remove(item.id)
+        if item.tier != "swap":
+            self._tiers[item.tier].put(item)
         was = known if known is not None and known.tier == "swap" else None
         if (was is None) == (item.tier == "swap") or (was is not None and was.content != item.content):
             self.crossings.append((was, item))
         if item.tier == "swap":
-            self._unindexed.append(item.id)
+            self._points.pop(item.id, None)
             self._trim_swap()
-        elif self.evolves and (at := demotion_point(item, self.rules)) is not None:
-            heapq.heappush(self._due, (at, item.id))
-            if len(self._due) > 2 * len(self.items) + _STALE_ENTRIES:
-                self._rebuild_due()
+        elif self.evolves:
+            self._note_due(item)
+
+    def _note_due(self, item: MemoryItem) -> None:
+        at = demotion_point(item, self.rules)
+        if at == self._points.get(item.id):
+            return
+        if at is None:
+            del self._points[item.id]
+            return
+        self._points[item.id] = at
+        heapq.heappush(self._due, (at, item.id))
+        if len(self._due) > 2 * len(self.items) + _STALE_ENTRIES:
+            self._rebuild_due()
 
     def _trim_swap(self) -> None:
         """Remove the oldest swap items above the limit."""
@@ -220,51 +296,46 @@ class Memory:
 
     def _rebuild_due(self) -> None:
         """Rebuild the heap without outdated entries."""
-        if not self.evolves:
-            self._due = []
-            return
-        points = ((demotion_point(item, self.rules), id) for id, item in self.items.items())
-        self._due = [(at, id) for at, id in points if at is not None]
+        points = ((id, demotion_point(item, self.rules)) for id, item in self.items.items()) if self.evolves else ()
+        self._points = {id: at for id, at in points if at is not None}
+        self._due = [(at, id) for id, at in self._points.items()]
         heapq.heapify(self._due)
 
     def _remove(self, id: str) -> None:
+        known = self.named(id)
+        if known is None:
+            return
         self._facts.remove(id)
+        self._forget_words(known)
+        if known.tier != "swap":
+            self._tiers[known.tier].remove(id)
         self.items.pop(id, None)
         self.swap.pop(id, None)
+        self._points.pop(id, None)
+        self._unusual.pop(id, None)
 
     def _evict_surplus(self) -> tuple[TierMove, ...]:
         """Move the weakest items of each tier above its capacity to swap."""
         if not self.evolves:
             return ()
         moves: list[TierMove] = []
-        sizes = Counter(item.tier for item in self.items.values())
-        for tier in TIERS:
-            surplus = sizes[tier] - int(getattr(self.rules.capacity, tier))
-            for item in self._weakest(tier, surplus) if surplus > 0 else ():
+        for tier, held in self._tiers.items():
+            surplus = len(held) - int(getattr(self.rules.capacity, tier))
+            for item in held.weakest(surplus, self.round) if surplus > 0 else ():
                 self._put(move_to_swap(item, self.round, self.rules))
                 moves.append(TierMove(item.id, tier, "swap", self.round, "no room"))
         return tuple(moves)
 
-    def _weakest(self, tier: Tier, count: int) -> list[MemoryItem]:
-        """Return `count` items of a tier that are not pinned, weakest last."""
-        held = (item for item in self.items.values() if item.tier == tier and not item.pinned)
-        decayed = ((item, decay_at(item, self.round, self.rules)) for item in held)
-        return [item for item, _ in heapq.nlargest(count, decayed, key=lambda each: self._weakness(*each))][::-1]
-
-    def _weakness(self, item: MemoryItem, decay: float) -> "_Weakness":
-        """Sort key, higher for weaker items: decay (in core: the first stated decay) minus the bonus of type and use.
-
-        Ties: in core the newer item is weaker, elsewhere the older one. In working, tasks and decisions are stronger.
-        """
-        worth = capacity_bonus(item.type, item.content, item.touches)
-        if item.tier == "core" and self.rules.half_lives.core == inf:
-            return False, item.importance - worth, item.first, item.id
-        return not is_work(item.type), decay - worth, -item.anchor, item.id
+    def _empty_tiers(self) -> dict[Location, TierView]:
+        return {tier: TierView(tier, self.rules) for tier in TIERS}
 
 
-_Weakness = tuple[bool, float, float, str]
-"""It ends with the item's id, so no two items are equally weak."""
+def _always_fitting(rules: MemoryRules) -> int:
+    """The number of items up to which no tier can have too many."""
+    return int(min(rules.capacity.core, rules.capacity.working, rules.capacity.ephemeral))
 
+
+_PARTICIPANTS = frozenset({"operator", "user", "assistant"})
 
 _LEAST_ASKED = 0.4
 """The share of a question's words that an item must have to answer it."""
@@ -318,6 +389,8 @@ _REWRITTEN = "memory is write_once:"
 
 def merge_capabilities(before: Sequence[Any], returned: Sequence[Any]) -> tuple[list[Any], str]:
     """Restore `write_once` entries to their first version; return all entries and the violation, if any."""
+    if not before:
+        return [*returned], ""
     fixed = {str(each.get("name")): each for each in before if is_write_once(each)}
     kept = [fixed.get(capability_name(each), each) for each in returned]
     missing = [each for name, each in fixed.items() if name not in map(capability_name, returned)]
@@ -328,7 +401,9 @@ def merge_capabilities(before: Sequence[Any], returned: Sequence[Any]) -> tuple[
 
 def memory_is_write_once(capabilities: Sequence[Any]) -> bool:
     """Whether memory content is write-once: `{"name": "memory", "scope": "write_once"}`."""
-    return any(is_write_once(each) and capability_name(each) == "memory" for each in capabilities)
+    return bool(capabilities) and any(
+        is_write_once(each) and capability_name(each) == "memory" for each in capabilities
+    )
 
 
 def write_once_reason(id: str, new: str) -> str:
@@ -337,7 +412,7 @@ def write_once_reason(id: str, new: str) -> str:
 
 def write_once_violations(operations: Sequence[Operation]) -> tuple[str, ...]:
     """Return the violations of write-once memory."""
-    return tuple(each.reason for each in operations if each.reason.startswith(_REWRITTEN))
+    return tuple([each.reason for each in operations if each.reason.startswith(_REWRITTEN)])
 
 
 def is_write_once(entry: Any) -> bool:

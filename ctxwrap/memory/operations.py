@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from ctxwrap.memory.items import (
     least_trusted,
 )
 from ctxwrap.memory.memory import Memory, memory_is_write_once, write_once_reason
-from ctxwrap.memory.similarity import Facts, key_of, mentions, same_fact, subjects
+from ctxwrap.memory.similarity import Facts, mentions, same_fact, subjects
 from ctxwrap.types import Operation
 
 State = Mapping[str, Any]
@@ -77,7 +76,8 @@ def compare(
     facts. Evidence of use counts regardless of what the model wrote. `statements` are the user's own, as in `observe`.
     """
     placed, written = _placed(shown), _placed(returned)
-    gone = {id for id in returned.get("dropped", ()) if id in placed and written.get(id, placed[id]) == placed[id]}
+    dropped = returned.get("dropped")
+    gone = {id for id in dropped if id in placed and written.get(id, placed[id]) == placed[id]} if dropped else set()
     comparison = _Comparison(now, turn)
     own = comparison.stated(_statement_items(statements, turn.round)) if statements else ()
     return (*own, *comparison.of(placed, written, gone))
@@ -114,6 +114,8 @@ def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
 
 def recall_items(now: Memory, turn: Circumstances, found: Sequence[MemoryItem], reason: str) -> tuple[Operation, ...]:
     """Return the first of these swap items to the tiers they had."""
+    if not found:
+        return ()
     comparison = _Comparison(now, turn)
     return tuple(comparison.reinforced(item, reason) for item in found[:_MAX_RECALLED])
 
@@ -183,16 +185,23 @@ class _Comparison:
         """The subjects of the user's statements."""
 
     def of(self, shown: _Placed, returned: _Placed, gone: Set[str]) -> Iterator[Operation]:
-        written = [(id, *each) for id, each in returned.items() if id not in self._now.forgotten]
-        for id, tier, given in written:
-            if id in shown and id in self._turn.brief:
-                given = {**shown[id][1], "decay": given["decay"], "content": given["content"]}
-            if id in shown and shown[id] != (tier, given):
-                yield from self._changed(tier, given, *shown[id])
-        for id, tier, given in written:
+        new: list[tuple[Tier, dict[str, Any]]] = []
+        for id, (tier, given) in returned.items():
+            if id in self._now.forgotten:
+                continue
             if id not in shown:
-                yield from self._added(tier, given)
-        for id in shown:
+                new.append((tier, given))
+                continue
+            was_tier, was = shown[id]
+            if id in self._turn.brief:
+                if tier == was_tier and given["decay"] == was["decay"] and given["content"] == was["content"]:
+                    continue
+                given = {**was, "decay": given["decay"], "content": given["content"]}
+            if tier != was_tier or given != was:
+                yield from self._changed(tier, given, was_tier, was)
+        for tier, given in new:
+            yield from self._added(tier, given)
+        for id in shown if gone else ():
             if id in gone and id not in self._done:
                 yield from self._dropped(id, shown[id][1])
         yield from self._find_uses()
@@ -211,9 +220,9 @@ class _Comparison:
 
     def _find_uses(self) -> Iterator[Operation]:
         """Reinforce what the user mentions and what the answer uses."""
-        heard = self._said | self._answered
-        for item in [*self._now.items.values()] if self._now.evolves else ():
-            if item.id in self._done or heard.isdisjoint(subjects(item.content)):
+        used = self._now.sharing_words(self._said | self._answered) if self._now.evolves else frozenset()
+        for item in [item for id, item in self._now.items.items() if id in used] if used else ():
+            if item.id in self._done:
                 continue
             if mentions(self._said, item.content):
                 yield self.reinforced(item, "the user spoke of it")
@@ -227,10 +236,10 @@ class _Comparison:
         if twin is not None and replaced is None:
             yield from self._repeat(twin, item)
             return
-        if self._is_repeated(item.content):
+        if (self._taken or self._stated) and self._is_repeated(item.content):
             return
         if self._is_taken(item.id):
-            item = replace(item, id=self._free_id(item.id))
+            item = item.changed(id=self._free_id(item.id))
         self._taken.add(item.id)
         self._unread[item.id] = item.content
         self._done.add(item.id)
@@ -244,25 +253,25 @@ class _Comparison:
         """Whether this turn has already written the same fact, or the user's statement of it."""
         while self._unread:
             self._written.put(*self._unread.popitem())
-        if self._written.same(content) or any(True for _ in self._written.near(content, self._taken)):
+        if self._written.same(content) or self._written.near(content):
             return True
         about: Set[str] = subjects(content) if self._stated else frozenset()
         return bool(about) and any(about <= each for each in self._stated)
 
     def _find_same(self, item: MemoryItem) -> MemoryItem | None:
         """Return the existing item with the same fact, unless this turn changed it."""
-        known = self._now.named(item.id)
-        twin = known if known and key_of(known.content) == key_of(item.content) else self._now.find_same(item.content)
+        twin = self._now.find_same(item.content, item.id)
         if twin is None and item.origin != "rule" and not is_foreign(item.origin):
             twin = self._find_rule_item(item)
         return None if twin is not None and twin.id in self._taken else twin
 
     def _find_rule_item(self, item: MemoryItem) -> MemoryItem | None:
         """Return the rule-derived item that the model now rephrases."""
+        by_rules = self._now.from_rules() if self._now.evolves else []
+        if not by_rules:
+            return None
         wanted, slot = subjects(item.content), self._slot(item.content)
-        for known in self._now.items.values() if self._now.evolves else ():
-            if known.origin != "rule":
-                continue
+        for known in by_rules:
             if mentions(wanted, known.content) or (slot and self._slot(known.content) == slot):
                 return known
         return None
@@ -274,12 +283,12 @@ class _Comparison:
             self._done.add(twin.id)
             self._taken.add(twin.id)
             self._unread[twin.id] = item.content
-            reworded = replace(item, id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
+            reworded = item.changed(id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
             yield self._put("update", reworded, "the model says it in its own words")
         elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
             self._done.add(twin.id)
             back = rehydrate(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
-            back = self._reinforce(replace(back, tier=self._allowed(item.tier, self._least_trusted(twin))))
+            back = self._reinforce(back.changed(tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
             yield from self._drop_former_values(back)
 
@@ -306,6 +315,8 @@ class _Comparison:
                 yield Operation("drop", known.id, known.tier, reason="superseded", successor=item.id)
 
     def _slot(self, content: str) -> str:
+        if not _slot_of(content[:_SLOT_LENGTH]):  # the user's name decides only whose attribute it is
+            return ""
         if self._user is None:
             names = (_name_in(item.content[:_SLOT_LENGTH]) for item in self._now.items.values())
             self._user = next(filter(None, names), "")
@@ -355,7 +366,7 @@ class _Comparison:
     ) -> Iterator[Operation]:
         """Add a copy of a core item that this turn may not change, if the content differs."""
         if not same_fact(given["content"], was["content"]):
-            copy = replace(self._new(tier, given), id=self._free_id(known.id))
+            copy = self._new(tier, given).changed(id=self._free_id(known.id))
             yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
 
     def _least_trusted(self, item: MemoryItem) -> Origin:
@@ -367,13 +378,15 @@ class _Comparison:
         item = known
         if given["decay"] != was["decay"]:
             item = set_decay(item, self._turn.round, given["decay"])
-        extra = {key: value for key, value in given.items() if key not in _ITEM_FIELDS}
-        changed = {name: given[name] for name in ("type", "tags") if given[name] != was[name]}
-        if "tags" in changed:
-            changed["tags"] = tuple(changed["tags"])
-        if extra != {key: value for key, value in was.items() if key not in _ITEM_FIELDS}:
+        extra = _extra(given)
+        changed: dict[str, Any] = {}
+        if given["type"] != was["type"]:
+            changed["type"] = given["type"]
+        if given["tags"] != was["tags"]:
+            changed["tags"] = tuple(given["tags"])
+        if extra != _extra(was):
             changed["extra"] = extra
-        return replace(item, **changed, origin=self._least_trusted(item)) if changed else item
+        return item.changed(**changed, origin=self._least_trusted(item)) if changed else item
 
     def _with_content(self, known: MemoryItem, given: dict[str, Any]) -> MemoryItem:
         """Apply new content; it counts as use if this turn mentions it."""
@@ -387,14 +400,14 @@ class _Comparison:
         origin = least_trusted(item.origin, self._turn.origin) if item.origin != "rule" else self._turn.origin
         tier = self._allowed(item.tier, origin)
         source = self._turn.source
-        return replace(item, content=given["content"], origin=origin, source=source, tier=tier, since=since)
+        return item.changed(content=given["content"], origin=origin, source=source, tier=tier, since=since)
 
     def _keep_former_value(self, known: MemoryItem, content: str) -> Iterator[Operation]:
         """Keep the former value of a single-valued attribute in swap."""
         slot = self._slot(known.content)
         if slot and self._slot(content) == slot:
             id = self._free_id(known.id)
-            old = replace(known, id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
+            old = known.changed(id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
             yield self._put("add", old, f"superseded by {known.id!r}")
 
     def _moved(self, item: MemoryItem, tier: Tier, was_tier: Tier, known: MemoryItem) -> MemoryItem:
@@ -406,7 +419,7 @@ class _Comparison:
         if rises and (is_passing(item.type) or not mentions(heard, known.content, _RELATED)):
             return item
         round, allowed = self._turn.round, self._allowed(tier, self._least_trusted(item))
-        return replace(item, tier=allowed, since=max(item.since, round), last=round, faded_from="")
+        return item.changed(tier=allowed, since=max(item.since, round), last=round, faded_from="")
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)
@@ -422,20 +435,21 @@ class _Comparison:
         return self._turn.touched.get(id, int(was["round"]))
 
     def _new(self, tier: Location, given: dict[str, Any]) -> MemoryItem:
+        """Return a new item; those of short-lived types go to ephemeral."""
         turn = self._turn
         return MemoryItem(
             id=given["id"],
             type=given["type"],
             content=given["content"],
             tags=tuple(given["tags"]),
-            tier=self._allowed(self._tier_for_new(tier, given["type"]), turn.origin),
+            tier=self._allowed("ephemeral" if self._now.evolves and is_passing(given["type"]) else tier, turn.origin),
             decay=given["decay"],
             anchor=turn.round,
             first=turn.round,
             last=turn.round if self._now.evolves else given["round"],
             origin=turn.origin,
             source=turn.source,
-            extra={key: value for key, value in given.items() if key not in _ITEM_FIELDS},
+            extra=_extra(given),
         )
 
     def _reinforce(self, item: MemoryItem) -> MemoryItem:
@@ -446,7 +460,7 @@ class _Comparison:
         rules, round = self._now.rules, self._turn.round
         if item.tier == "swap":
             item = rehydrate(item, round, rules)
-            item = replace(item, tier=self._allowed(self._with_room(item.tier), item.origin))
+            item = item.changed(tier=self._allowed(self._with_room(item.tier), item.origin))
         limit = highest_tier(item.origin, foreign_core=self._turn.foreign_core)
         if mentions(self._said, item.content):
             return apply_mention(item, round, rules.restated, rules, limit)
@@ -458,16 +472,13 @@ class _Comparison:
         below = LOCATIONS[LOCATIONS.index(tier) : LOCATIONS.index("ephemeral")]
         return next((each for each in below if held[each] < getattr(self._now.rules.capacity, each)), "ephemeral")
 
-    def _tier_for_new(self, tier: Location, type: str) -> Location:
-        """Return the tier for a new item; short-lived types go to ephemeral."""
-        return "ephemeral" if self._now.evolves and is_passing(type) else tier
-
     def _allowed(self, tier: Location, origin: Origin) -> Location:
         highest = highest_tier(origin, foreign_core=self._turn.foreign_core)
         return LOCATIONS[max(LOCATIONS.index(tier), LOCATIONS.index(highest))]
 
     def _is_taken(self, id: str) -> bool:
-        return id in self._taken or id in self._now.forgotten or self._now.named(id) is not None
+        now = self._now
+        return id in self._taken or id in now.items or id in now.swap or id in now.forgotten
 
     def _free_id(self, id: str) -> str:
         number = 2
@@ -478,14 +489,13 @@ class _Comparison:
 
     def _put(self, kind: Any, item: MemoryItem, reason: str) -> Operation:
         if kind == "update" and item.id in self._now.swap:  # another turn dropped it meanwhile, and it stays dropped
-            item = replace(item, tier="swap")
+            item = item.changed(tier="swap")
         return Operation(kind, item.id, item.tier, item.as_json(), reason)
 
 
 def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str, Any]) -> MemoryItem:
     """Return `item` with exactly what the model wrote."""
-    return replace(
-        item,
+    return item.changed(
         type=given["type"],
         content=given["content"],
         tags=tuple(given["tags"]),
@@ -493,5 +503,12 @@ def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str,
         decay=given["decay"],
         last=given["round"],
         origin=origin,
-        extra={key: value for key, value in given.items() if key not in _ITEM_FIELDS},
+        extra=_extra(given),
     )
+
+
+def _extra(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an item that only the model knows."""
+    if len(given) <= len(_ITEM_FIELDS):
+        return {}
+    return {key: value for key, value in given.items() if key not in _ITEM_FIELDS}

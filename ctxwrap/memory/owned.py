@@ -1,6 +1,6 @@
 """Memory of a user or a team beside a session's own: what a turn is shown of it, and what it contributes to it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import MemoryItem, is_foreign, parse_origin
@@ -36,10 +36,10 @@ def recalled_items(memory: Memory, said: str) -> list[MemoryItem]:
     return memory.asked_in_swap(said)[:_MOST_RECALLED] if memory.swap and said else []
 
 
-def without_repetitions(inputs: TurnInputs, memories: Sequence[Memory]) -> list[dict[str, Any]]:
-    """The session's core items that no owner's memory has."""
+def without_repetitions(inputs: TurnInputs, knows: Sequence[Callable[[str], bool]]) -> list[dict[str, Any]]:
+    """The session's core items that no owner knows."""
     core: list[dict[str, Any]] = inputs.state["memory"]["core"]
-    return [item for item in core if not any(memory.find_same(item["content"]) for memory in memories)]
+    return [item for item in core if not any(each(item["content"]) for each in knows)]
 
 
 class Contribution(NamedTuple):

@@ -1,11 +1,11 @@
 """Decides without a model whether two texts state the same fact; in doubt, they do not."""
 
 import re
-from collections.abc import Container, Iterator, Set
+from collections.abc import Iterator, Set
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.language.words import MAX_READ, terms_of
 
@@ -30,16 +30,18 @@ def same_fact(one: str, other: str) -> bool:
 
     Alternatively the same terms in the same order.
     """
-    first, second = _words(one), _words(other)
-    if first == second:
+    first, second = _wording(one), _wording(other)
+    if first.key == second.key:
         return True
-    is_same = _are_near(first, second) or (_terms(one) == _terms(other) and len(_terms(one)) > 1)
-    return is_same and _fixed_words(first) == _fixed_words(second)
+    if first.fixed != second.fixed:
+        return False
+    return _are_near(first, second) or (_terms(one) == _terms(other) and len(_terms(one)) > 1)
 
 
 def fact_digests(text: str) -> set[str]:
     """Return digests by which a fact is recognised without its text: of its words, and of its terms in any order."""
-    forms = {key_of(text), " ".join(sorted({*_terms(text), *_fixed_words(_words(text))}))}
+    wording = _wording(text)
+    forms = {wording.key, " ".join(sorted({*_terms(text), *wording.fixed}))}
     return {blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest() for form in forms if form}
 
 
@@ -79,56 +81,84 @@ def mentions(said: Set[str], content: str, share: float = 0.8) -> bool:
     return not wanted.isdisjoint(said) and len(wanted) > 1 and len(wanted & said) / len(wanted) >= share
 
 
+class _Wording(NamedTuple):
+    """The words of a text, as far as they decide whether another text states the same fact."""
+
+    key: str
+    length: int
+    distinct: frozenset[str]
+    fixed: tuple[str, ...]
+    """What must not differ."""
+
+
+def _wording(text: str) -> _Wording:
+    return _wording_of_short(text) if len(text) <= _MAX_CACHED else _wording_in(text)
+
+
+def _wording_in(text: str) -> _Wording:
+    words = _words(text)
+    return _Wording(" ".join(words), len(words), frozenset(words), _fixed_words(words))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
 class Facts:
     """Texts by id, analysed once, to find equal facts without reading all texts again."""
 
     def __init__(self) -> None:
-        self._keys: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self._ids: dict[str, set[str]] = {}
         """Ids by key."""
         self._alike: dict[_Profile, set[str]] = {}
         self._by_terms: dict[tuple[str, ...], set[str]] = {}
-        self._terms: dict[str, tuple[str, ...]] = {}
 
     def put(self, id: str, text: str) -> None:
-        self.remove(id)
-        words = _words(text)
-        key, terms = " ".join(words), _terms(text)
-        self._keys[id], self._terms[id] = key, terms
-        self._ids.setdefault(key, set()).add(id)
-        self._alike.setdefault(_profile(words), set()).add(id)
-        self._by_terms.setdefault(terms, set()).add(id)
+        if id in self._texts:
+            self.remove(id)
+        wording = _wording(text)
+        self._texts[id] = text
+        self._ids.setdefault(wording.key, set()).add(id)
+        self._alike.setdefault((wording.fixed, len(wording.distinct)), set()).add(id)
+        self._by_terms.setdefault(_terms(text), set()).add(id)
 
     def remove(self, id: str) -> None:
-        key = self._keys.pop(id, None)
-        if key is not None:
-            _discard(self._ids, key, id)
-            _discard(self._alike, _profile(key.split()), id)
-            _discard(self._by_terms, self._terms.pop(id), id)
+        if id not in self._texts:
+            return
+        text = self._texts.pop(id)
+        wording = _wording(text)
+        _discard(self._ids, wording.key, id)
+        _discard(self._alike, (wording.fixed, len(wording.distinct)), id)
+        _discard(self._by_terms, _terms(text), id)
 
     def same(self, text: str) -> Set[str]:
         """Return the ids of texts with the same key."""
-        return self._ids.get(key_of(text), frozenset())
+        return self._ids.get(_wording(text).key, frozenset())
 
-    def near(self, text: str, among: Container[str]) -> Iterator[str]:
-        """Return the ids in `among` whose texts state the same fact, in any order."""
-        words = _words(text)
-        fixed, count = _profile(words)
-        sizes = (size for size in range(count // 2, 2 * count) if min(size, count) / max(size, count) >= _MIN_OVERLAP)
-        for id in (id for size in sizes for id in self._alike.get((fixed, size), ())):
-            if id in among and _are_near(words, self._keys[id].split()):
-                yield id
-        for id in self._by_terms.get(_terms(text), ()) if len(_terms(text)) > 1 else ():
-            if id in among and _fixed_words(self._keys[id].split()) == fixed:
-                yield id
+    def near(self, text: str) -> set[str]:
+        """Return the ids of texts that state the same fact in other words."""
+        wording, terms = _wording(text), _terms(text)
+        found: set[str] = set()
+        for size in _near_sizes(len(wording.distinct)):
+            for id in self._alike.get((wording.fixed, size), ()):
+                if _are_near(wording, _wording(self._texts[id])):
+                    found.add(id)
+        for id in self._by_terms.get(terms, ()) if len(terms) > 1 else ():
+            if _wording(self._texts[id]).fixed == wording.fixed:
+                found.add(id)
+        return found
 
 
 _Profile = tuple[tuple[str, ...], int]
-"""What texts of the same fact share: the fixed words, and roughly the number of words."""
+"""What texts of the same fact share: the fixed words, and roughly the number of distinct words."""
 
 
-def _profile(words: list[str]) -> _Profile:
-    return _fixed_words(words), len(set(words))
+@lru_cache(maxsize=1024)
+def _near_sizes(count: int) -> tuple[int, ...]:
+    """The numbers of distinct words that a text may have to be near one that has `count`."""
+    sizes = range(count // 2, 2 * count)
+    return tuple(size for size in sizes if min(size, count) / max(size, count) >= _MIN_OVERLAP)
 
 
 def _discard(groups: dict[Any, set[str]], key: object, id: str) -> None:
@@ -137,14 +167,11 @@ def _discard(groups: dict[Any, set[str]], key: object, id: str) -> None:
         del groups[key]
 
 
-def _are_near(first: list[str], second: list[str]) -> bool:
+def _are_near(one: _Wording, other: _Wording) -> bool:
     """Whether nearly all words are the same, and there are enough of them."""
-    left, right = set(first), set(second)
-    return min(len(first), len(second)) >= _MIN_WORDS and len(left & right) / len(left | right) >= _MIN_OVERLAP
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+    if min(one.length, other.length) < _MIN_WORDS:
+        return False
+    return len(one.distinct & other.distinct) / len(one.distinct | other.distinct) >= _MIN_OVERLAP
 
 
 def _terms(text: str) -> tuple[str, ...]:
@@ -152,19 +179,26 @@ def _terms(text: str) -> tuple[str, ...]:
 
 
 def _terms_in(text: str) -> tuple[str, ...]:
-    return tuple(term for term in terms_of(text.replace("用户", " ")) if term != "user")
+    terms = terms_of(text.replace("用户", " "))
+    return tuple([term for term in terms if term != "user"] if "user" in terms else terms)
 
 
 _MAX_CACHED = 500
 """Item contents are analysed repeatedly; longer texts are not worth caching."""
+_wording_of_short = lru_cache(maxsize=8192)(_wording_in)
 _terms_of_short = lru_cache(maxsize=8192)(_terms_in)
 _subjects_of_short = lru_cache(maxsize=8192)(lambda text: frozenset(_terms_of_short(text)))
 
 
 def _fixed_words(words: list[str]) -> tuple[str, ...]:
     """Return what must not differ: numbers, negations, directions, letters that may be names (vitamin D, plan A)."""
-    names = [word for at, word in enumerate(words, 1) if len(word) == 1 and (word not in "ai" or at == len(words))]
-    return tuple(sorted([*names, *(word for word in words if word in _FIXED_WORDS or any(map(str.isdigit, word)))]))
+    fixed: list[str] = []
+    for at, word in enumerate(words, 1):
+        if len(word) == 1 and (word not in "ai" or at == len(words)):
+            fixed.append(word)
+        if word in _FIXED_WORDS or any(map(str.isdigit, word)):
+            fixed.append(word)
+    return tuple(sorted(fixed))
 
 
 _FIXED_WORDS = _NEGATIONS | _DIRECTIONS

@@ -1,6 +1,6 @@
 """The memory items of a pack: which fit, and whether the epoch block or the state shows them."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import product
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.kinds import KINDS
-from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, should_end_epoch
+from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, known_epoch, should_end_epoch
 from ctxwrap.memory.items import KINDS as ITEM_KINDS
 from ctxwrap.memory.items import TIERS, ItemKind, MemoryItem, is_foreign, kind_of, least_trusted_foreign
 from ctxwrap.memory.owned import owner_of
@@ -79,7 +79,10 @@ def sizes(count: Callable[[str], int]) -> Sizes:
 
 
 def _lasting(item: dict[str, Any]) -> str:
-    return encode_escaped({name: value for name, value in item.items() if name not in ("decay", "round")})
+    lasting = dict(item)
+    lasting.pop("decay", None)
+    lasting.pop("round", None)
+    return encode_escaped(lasting)
 
 
 class OwnedItems(NamedTuple):
@@ -131,21 +134,27 @@ def memory_block(
         own_tokens = sizes.whole(own)
     lasting, asked = _that_fit(own, own_tokens, int(limit * _FROZEN), sizes.whole, question)
     lasting, asked, limit = lasting | owned.lasting, asked | owned.asked, limit + owned.tokens
-    fitting, shown = lasting | asked, memory
-    if len(fitting) < len(everything):
-        shown = {tier: [item for item in memory[tier] if item["id"] in fitting] for tier in TIERS}
-    items, old = _pack_items(everything, tokens, lasting, asked, foreign), epoch or _nothing()
-    since_epoch = diff_epoch(old, shown)
+    items, old = _pack_items(everything, tokens, lasting, asked, foreign), epoch or _NOTHING
+    fitting = lasting | asked if asked else lasting
+    since_epoch = diff_epoch(old, memory, fitting)
     changes = _all_in(since_epoch.changes)
-    before, changed = sum(sizes.brief(_all_in(old))), sum(sizes.whole(changes))
+    before, changed = _epoch_tokens(old, sizes), sum(sizes.whole(changes))
     news = changed - sum(sizes.whole([item for item in changes if item["id"] in asked])) if asked else changed
     if before + changed <= limit and not should_end_epoch(before, news, is_history_cut):
         return MemoryBlock(since_epoch, old, False, before + changed, items)
-    kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
-    new = freeze_memory(kept) if may_begin else _nothing()
-    since_epoch = diff_epoch(new, shown)
-    taken = sum(sizes.brief(_all_in(new))) + sum(sizes.whole(_all_in(since_epoch.changes)))
+    new = _NOTHING
+    if may_begin:
+        new = freeze_memory({tier: [item for item in memory[tier] if item["id"] in lasting] for tier in TIERS})
+    since_epoch = diff_epoch(new, memory, fitting)
+    taken = _epoch_tokens(new, sizes) + sum(sizes.whole(_all_in(since_epoch.changes)))
     return MemoryBlock(since_epoch, new, may_begin, taken, items)
+
+
+def _epoch_tokens(epoch: Tiers, sizes: Sizes) -> int:
+    counted = known_epoch(epoch).tokens
+    if sizes.brief not in counted:
+        counted[sizes.brief] = sum(sizes.brief(_all_in(epoch)))
+    return counted[sizes.brief]
 
 
 def items_that_fit(memory: Tiers, limit: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
@@ -163,9 +172,8 @@ def _that_fit(
     if sum(tokens) <= limit:
         return {item["id"] for item in items}, set()
     lasting, spent = _fitting(items, tokens, int(limit * _LASTING) if question else limit)
-    about = _about(question, [item for item in items if item["id"] not in lasting])
-    asked, _ = _fitting(about, whole(about), limit - spent)
-    return lasting, asked
+    about = _about(question, items, lasting)
+    return lasting, _fitting(about, whole(about), limit - spent)[0] if about else set()
 
 
 def _fitting(items: list[dict[str, Any]], sizes: list[int], limit: int) -> tuple[set[str], int]:
@@ -179,12 +187,17 @@ def _fitting(items: list[dict[str, Any]], sizes: list[int], limit: int) -> tuple
     return ids, spent
 
 
-def _about(question: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items that share words with a question, best first; rare words count more than common ones."""
+def _about(question: str, items: list[dict[str, Any]], lasting: Set[str]) -> list[dict[str, Any]]:
+    """The items that share words with a question and are not `lasting`, best first; rare words count more."""
     asked = subjects(question)
-    shared = {item["id"]: subjects(item["content"]) & asked for item in items} if asked else {}
+    shared: dict[str, Set[str]] = {}
+    for item in items if asked else ():
+        if item["id"] not in lasting and (terms := subjects(item["content"]) & asked):
+            shared[item["id"]] = terms
+    if not shared:
+        return []
     often = Counter(term for terms in shared.values() for term in terms)
-    worth = {id: sum(1 / often[term] for term in terms) for id, terms in shared.items() if terms}
+    worth = {id: sum(1 / often[term] for term in terms) for id, terms in shared.items()}
     return sorted((item for item in items if item["id"] in worth), key=lambda item: -worth[item["id"]])
 
 
@@ -192,15 +205,11 @@ def _pack_items(
     items: list[dict[str, Any]], sizes: list[int], lasting: Set[str], asked: Set[str], foreign: Mapping[str, str]
 ) -> tuple[PackItem, ...]:
     """All memory items, grouped by kind and by why they are in the pack or not."""
-    groups: dict[tuple[str, str], dict[str, int]] = {}
+    groups: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for item, tokens in zip(items, sizes, strict=True):
         id = item["id"]
         reason = REMEMBERED if id in lasting else ASKED if id in asked else NO_ROOM
-        group = _kind_of(id, str(item["type"])), reason
-        known = groups.get(group)
-        if known is None:
-            known = groups[group] = {}
-        known[id] = tokens
+        groups[_kind_of(id, item["type"]), reason][id] = tokens
     return tuple([_group(*each, groups[each], foreign) for each in sorted(groups, key=_GROUPS.__getitem__)])
 
 
@@ -229,5 +238,4 @@ def _all_in(memory: Tiers) -> list[dict[str, Any]]:
     return [*memory["core"], *memory["working"], *memory["ephemeral"]]
 
 
-def _nothing() -> Tiers:
-    return {"core": [], "working": [], "ephemeral": []}
+_NOTHING: Tiers = {"core": [], "working": [], "ephemeral": []}

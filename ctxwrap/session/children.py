@@ -1,6 +1,6 @@
 """Child sessions in the parent's state: inputs, results, and the files in context/child/."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ctxwrap.session.abi import is_legal_name
@@ -36,16 +36,15 @@ class Children:
             if child.get("summary")
         )
 
-    def results(self, files: Files) -> Iterator[SourcedText]:
+    def results(self, files: Files) -> list[SourcedText]:
         """The results, newest first.
 
         The parent does not know what a child has read, so a result is trusted like a tool output.
         """
+        if not self.known:
+            return []
         names = [name for name, child in self.known.items() if child.get("summary")]
-        for name in names[: -_SHOWN - 1 : -1]:
-            place = f"{CHILD}/{name}/result.md"
-            data = (files.load(place) or b"")[:_LARGEST]
-            yield SourcedText(place, data.decode("utf-8", "replace"), "tool")
+        return [_result(f"{CHILD}/{name}/result.md", files) for name in names[: -_SHOWN - 1 : -1]]
 
     def take(self, event: Record) -> None:
         name = event.get("child")
@@ -88,3 +87,8 @@ class Children:
     @classmethod
     def from_json(cls, value: Record) -> "Children":
         return cls({name: dict(child) for name, child in value.items()})
+
+
+def _result(place: str, files: Files) -> SourcedText:
+    data = (files.load(place) or b"")[:_LARGEST]
+    return SourcedText(place, data.decode("utf-8", "replace"), "tool")

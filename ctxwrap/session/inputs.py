@@ -40,8 +40,11 @@ class Inputs:
     @property
     def pinned(self) -> tuple[SourcedText, ...]:
         """The pinned texts, sorted by name."""
-        names = {entry: entry.name.removeprefix(f"{PINNED}/") for entry in self._files.entries(PINNED)}
-        entries = [entry for entry, name in names.items() if is_legal_name(name)]
+        found = self._files.entries(PINNED)
+        if not found:
+            self._known = {}
+            return ()
+        entries = [entry for entry in found if is_legal_name(entry.name.removeprefix(f"{PINNED}/"))]
         self._known = {entry: self._known.get(entry) or self._read(entry) for entry in entries[:_MOST]}
         return tuple(text for text in self._known.values() if text.text.strip())
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any
 
+from ctxwrap.memory.decay import TierMove
+from ctxwrap.memory.epoch import known_epoch
 from ctxwrap.memory.items import MemoryItem, is_foreign
 from ctxwrap.memory.operations import Circumstances, recall, recall_items
 from ctxwrap.memory.owned import owner_of
@@ -33,38 +35,42 @@ def opening_of(
     budget_messages: int,
 ) -> TurnInputs:
     """The inputs of a turn; `rules` are new memory rules that the log does not have yet."""
-    system = tuple(message for message in request.messages if message.role == "system")
-    spoken = tuple(message for message in request.messages if message.role != "system")
+    system: list[Message] = []
+    spoken: list[Message] = []
+    for message in request.messages:
+        (system if message.role == "system" else spoken).append(message)
     alignment = _aligned(past, spoken)
     new, branches = spoken[alignment.new :], alignment.keep < len(past.branch)
     rounds = rounds_of(past, new)
     number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
     recalled = _recalled(past, new, number)
     state, moves = _state(past, recalled, number)
-    changed_system = _changed_system(past, system)
+    changed_system = _changed_system(past, system) if system else ()
     first_message = past.sequence["messages"] + 1
     numbers = _numbers(past, alignment, len(spoken), first_message + len(changed_system))
-    spoken_numbers = iter(numbers)
     most = max(_PER_MESSAGE * budget_messages, _LEAST_HISTORY) if budget_messages else None
     history = past.branch.history(len(past.branch) - alignment.before, most)
+    texts: dict[str, tuple[SourcedText, ...]] = {}
+    for kind, read in TEXT_SOURCES.items():
+        texts[kind] = tuple(read(past, log, inputs))
     return TurnInputs(
         runtime=past.next_runtime(number, now),
         state=state,
-        new=(*((message, number) for message in changed_system), *zip(new, rounds, strict=True)),
+        new=tuple(zip((*changed_system, *new), (*[number] * len(changed_system), *rounds), strict=True)),
         history=history,
         parent=past.branch.id_of(alignment.keep) if branches else "",
         first_message=first_message,
-        moves=(*(move._asdict() for move in past.moves), *moves),
+        moves=tuple([move._asdict() for move in (*past.moves, *moves)]) if past.moves or moves else (),
         recalled=recalled,
         rules=rules,
         writer=log.writer,
-        numbers=tuple([0 if message.role == "system" else next(spoken_numbers) for message in request.messages]),
+        numbers=_with_system(request.messages, numbers) if system else tuple(numbers),
         began=_began(past, alignment, numbers),
-        system=_system_numbers(past, len(system), len(changed_system)),
+        system=_system_numbers(past, len(changed_system)) if system else (),
         epoch=past.epoch,
         before=past.prefix,
         limit=inputs.limit,
-        texts={kind: tuple(read(past, log, inputs)) for kind, read in TEXT_SOURCES.items()},
+        texts=texts,
         outputs=past.outputs,
         missing=past.missing,
         misses=past.compliance.in_a_row,
@@ -76,13 +82,14 @@ def opening_of(
     )
 
 
-def _summaries(past: SessionState, log: Log, inputs: Inputs) -> Iterable[SourcedText]:
+def _summaries(past: SessionState, log: Log, inputs: Inputs) -> list[SourcedText]:
     """The context document, if somebody wrote one, and the newest summary that a model wrote."""
-    document, summary = past.documents, past.derived.summaries
+    document, summary, found = past.documents, past.derived.summaries, list[SourcedText]()
     if document.authored:
-        yield SourcedText(DOCUMENT, document.text, document.origin)
+        found.append(SourcedText(DOCUMENT, document.text, document.origin))
     if summary.text:
-        yield SourcedText(SUMMARY, summary.text, summary.origin)
+        found.append(SourcedText(SUMMARY, summary.text, summary.origin))
+    return found
 
 
 TEXT_SOURCES: dict[str, Callable[[SessionState, Log, Inputs], Iterable[SourcedText]]] = {
@@ -107,11 +114,16 @@ def _foreign_messages(
 
 def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
     """The foreign origins by item that may be shown; the epoch may hold items that memory no longer has."""
-    memory, lists = past.memory, [*state["memory"].values(), *(past.epoch or {}).values()]
-    shown = {str(item["id"]) for items in lists for item in items} - memory.forgotten
-    known = {id: held[id].origin for held in (memory.swap, memory.items) for id in shown & held.keys()}
-    unknown = {id: "tool" for id in shown - known.keys() if not owner_of(id)}  # owners' are trusted
-    return {**unknown, **{id: origin for id, origin in known.items() if is_foreign(origin)}}
+    memory, frozen = past.memory, known_epoch(past.epoch).places if past.epoch else {}
+    gone = [id for id in frozen if id not in memory.items and id not in memory.swap]
+    foreign = memory.foreign
+    if not gone and not foreign:
+        return {}
+    if foreign:
+        shown = {item["id"] for items in state["memory"].values() for item in items} | frozen.keys()
+        foreign = {id: origin for id, origin in foreign.items() if id in shown}
+    unknown = {id: "tool" for id in gone if id not in memory.forgotten and not owner_of(id)}  # owners' are trusted
+    return {**unknown, **foreign}
 
 
 def _says_more(state: dict[str, Any]) -> bool:
@@ -130,12 +142,18 @@ def rounds_of(past: SessionState, new: Sequence[Message]) -> list[int]:
 
 def _aligned(past: SessionState, spoken: Sequence[Message]) -> Alignment:
     branch = past.branch
-    given = [digest(message) for message in spoken]
+    given = list(map(digest, spoken))
     return align(branch.digests, given, answers=_answers(spoken), began=branch.place_of(past.began), cut=branch.is_cut)
+
+
+_LEAST_ANSWERED = 3
+"""A question, its answer and what follows."""
 
 
 def _answers(spoken: Sequence[Message]) -> list[int]:
     """The positions of model answers before the newest turn; a greeting or a prefill is not an answer."""
+    if len(spoken) < _LEAST_ANSWERED:
+        return []
     said = [at for at, message in enumerate(spoken) if message.role == "assistant"]
     if not said:
         return said
@@ -146,11 +164,13 @@ def _answers(spoken: Sequence[Message]) -> list[int]:
 
 def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> int:
     """The number of the caller's first message; if that message was edited, the number of the original."""
-    first = next(iter(numbers), 0)
+    first = numbers[0] if numbers else 0
     return first or (past.began if alignment.before else 0)
 
 
 def _recalled(past: SessionState, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
+    if not past.memory.swap:
+        return ()
     said = "\n".join([message.text for message in new if message.role == "user"])
     return recall(past.memory, Circumstances(number, said=said))
 
@@ -166,10 +186,19 @@ def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tu
     """The swap items that were learned from the best passages and are stated there."""
     if not past.memory.evolves or not past.memory.swap:
         return ()
-    best = [(passage.number, subjects(passage.text)) for passage in found[:_TRUSTED]]
-    learned = [item for item in past.memory.swap.values() if not item.successor and _is_learned_from(item, best)]
-    said = "\n".join(passage.text for passage in found[:_TRUSTED])
-    return recall_items(past.memory, Circumstances(number, answered=said), learned, "the message was found")
+    best = found[:_TRUSTED]
+    made = [item for item in past.memory.swap.values() if not item.successor and _is_made_from(item, best)]
+    if not made:
+        return ()
+    said = [(passage.number, subjects(passage.text)) for passage in best]
+    learned = [item for item in made if _is_learned_from(item, said)]
+    read = "\n".join(passage.text for passage in best)
+    return recall_items(past.memory, Circumstances(number, answered=read), learned, "the message was found")
+
+
+def _is_made_from(item: MemoryItem, passages: Sequence[Passage]) -> bool:
+    first, last = message_range(item.source)
+    return any(first <= passage.number <= last for passage in passages)
 
 
 def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]]) -> bool:
@@ -179,7 +208,7 @@ def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]])
 
 def _state(
     past: SessionState, recalled: Sequence[Operation], number: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[dict[str, Any], tuple[TierMove, ...]]:
     """The memory state shown in a round, including recalled items and open questions; and the moves up to then."""
     state, moves = past.memory.at(number)
     for operation in recalled:
@@ -187,18 +216,24 @@ def _state(
         state["memory"][item.tier].append(item.shown(past.memory.faded(item, number)))
     if past.missing and (asked := questions_shown(past.missing, number)):
         state["missing"] = questions_as_json(asked)
-    return state, [move._asdict() for move in moves]
+    return state, moves
 
 
 def _changed_system(past: SessionState, system: Sequence[Message]) -> tuple[Message, ...]:
     """The system messages, if they differ from the last ones in the log."""
-    return tuple(system) if [digest(message) for message in system] != past.system else ()
+    return tuple(system) if list(map(digest, system)) != past.system else ()
 
 
-def _system_numbers(past: SessionState, sent: int, changed: int) -> tuple[int, ...]:
+def _system_numbers(past: SessionState, changed: int) -> tuple[int, ...]:
     """The numbers of the system messages in the log, or their future numbers if they are new."""
     first = past.sequence["messages"] + 1
-    return tuple(range(first, first + changed)) if changed else tuple(past.system_numbers) if sent else ()
+    return tuple(range(first, first + changed)) if changed else tuple(past.system_numbers)
+
+
+def _with_system(messages: Sequence[Message], numbers: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of all messages, given those that are not system messages, which have 0."""
+    spoken = iter(numbers)
+    return tuple([0 if message.role == "system" else next(spoken) for message in messages])
 
 
 def _numbers(past: SessionState, alignment: Alignment, count: int, next_number: int) -> list[int]:

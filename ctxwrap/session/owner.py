@@ -11,11 +11,11 @@ No session's lock is taken while an owner's log is locked.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ctxwrap.memory.memory import Memory, rules_as_json
+from ctxwrap.memory.memory import rules_as_json
 from ctxwrap.memory.owned import MARKS, is_said, merge, merge_steps, recalled_items, shown_items, without_repetitions
 from ctxwrap.session.background import background
 from ctxwrap.session.clock import new_turn_id, utc_now
@@ -80,10 +80,6 @@ class Owner:
         with self._lock:
             return [SessionKey(self.key.tenant, *session) for session in self.session.state.members]
 
-    @property
-    def memory(self) -> Memory:
-        return self.session.memory
-
     def view(self, session: SessionKey, said: str) -> tuple[OwnerView, list[dict[str, Any]]]:
         """What a turn of `session`, in which the user says this, is shown, as of the last `read`."""
         with self._lock:
@@ -96,6 +92,11 @@ class Owner:
                 items = [*items, *({**item.shown(item.decay), "round": 0} for item in recalled)]
                 touched = {**touched, **{item.id: item.last for item in recalled}}
             return OwnerView(self.key, self.kind, touched, self._writes, state.members.get(session[1:], 0)), items
+
+    def knows(self, content: str) -> bool:
+        """Whether the owner's memory has this fact."""
+        with self._lock:
+            return self.session.memory.find_same(content) is not None
 
     def is_behind(self, session: Session) -> bool:
         """Whether the log lacks the session, or something that the session has contributed."""
@@ -158,11 +159,11 @@ class Owner:
 
 
 def with_owners(
-    inputs: TurnInputs, views: Iterable[tuple[OwnerView, list[dict[str, Any]]]], memories: list[Memory]
+    inputs: TurnInputs, views: Iterable[tuple[OwnerView, list[dict[str, Any]]]], knows: list[Callable[[str], bool]]
 ) -> TurnInputs:
     """The inputs of a turn, with the owners' items before the session's own; what both have is shown once."""
     views = list(views)
     shown = [item for _, items in views for item in items]
-    core = [*shown, *without_repetitions(inputs, memories)]
+    core = [*shown, *without_repetitions(inputs, knows)]
     state = {**inputs.state, "memory": {**inputs.state["memory"], "core": core}}
     return replace(inputs, state=state, owners=tuple(view for view, _ in views))

@@ -97,6 +97,8 @@ def add_offer(offer: Offer) -> None:
 def offers_for(key: SessionKey | None) -> tuple[Offer, ...]:
     """Return the offers of this context for a call of that session."""
     offers = _current.get().offers
+    if not offers:
+        return ()
     for each in offers:
         if key and each.key != key and each.key.session == key.session and not (each.holder or each.warned):
             each.warned = True

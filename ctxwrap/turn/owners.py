@@ -69,7 +69,7 @@ class CallOwners:
         if not self._owners:
             return inputs
         views = [owner.view(self._key, said) for owner in self._owners]
-        return with_owners(inputs, views, [owner.memory for owner in self._owners])
+        return with_owners(inputs, views, [owner.knows for owner in self._owners])
 
     def waiting_in(self, session: Session) -> dict[str, list[tuple[int, Record]]]:
         """The contributions in the session's log that no start of a turn says were merged."""

@@ -1,13 +1,17 @@
 """The fold over operations: nothing is lost, looking changes nothing, and a checkpoint is as good as a replay."""
 
 import json
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.items import is_foreign
+from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, compare
+from ctxwrap.memory.similarity import subjects
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
@@ -106,3 +110,70 @@ def test_foreign_text_never_reaches_core(turns: list[Any]) -> None:
     played([(*turn[:3], True) for turn in turns], memory)
     memory.advance(memory.round + 1)
     assert all(each.tier != "core" and each.origin == "tool" for each in memory.items.values())
+
+
+@given(TURNS, st.lists(st.integers(0, 40), max_size=8), st.booleans())
+def test_memory_that_was_looked_at_is_seen_like_one_from_the_log(
+    turns: list[Any], ahead: list[int], aging: bool
+) -> None:
+    """What is kept of items between rounds never outlives a change of an item, its tier or the rules."""
+    memory, log = Memory(RULES), list[Logged]()
+    for at, turn in enumerate(turns):
+        log += played([turn], memory)
+        later = memory.round + (ahead[at] if at < len(ahead) else 1)
+        assert memory.at(later) == replayed(log).at(later)
+    rules = replace(RULES, half_lives=PerTier(core=40 if aging else inf, working=3, ephemeral=2))
+    fresh = replayed(log)
+    for each in (memory, fresh):
+        each.govern(rules, evolves=True)
+    assert memory.at(memory.round + 2) == fresh.at(memory.round + 2) == _replayed_by(rules, log).at(memory.round + 2)
+
+
+def _replayed_by(rules: MemoryRules, log: list[Logged]) -> Memory:
+    """Items as the log has them, read from a checkpoint, under other rules."""
+    memory = Memory(rules)
+    memory.restore({**replayed(log).as_json(), "rules": rules_as_json(rules, evolves=True)})
+    return memory
+
+
+@given(TURNS, st.sets(st.integers(0, 7)), ITEMS)
+def test_memory_that_was_searched_finds_the_same_as_one_from_the_log(
+    turns: list[Any], searched: set[int], wanted: dict[str, Any]
+) -> None:
+    """What is indexed of items, now or later, is what they say now."""
+    memory, log, content = Memory(RULES), list[Logged](), str(wanted["content"])
+    for at, turn in enumerate(turns):
+        log += played([turn], memory)
+        if at in searched:
+            memory.apply([Operation("forget", wanted["id"], "core")], memory.round)
+            log.append((memory.round, (Operation("forget", wanted["id"], "core"),)))
+        fresh, words = replayed(log), subjects(content)
+        assert memory.find_same(content) == fresh.find_same(content)
+        assert memory.find_same(content, wanted["id"]) == fresh.find_same(content, wanted["id"])
+        assert memory.asked_in_swap(content) == fresh.asked_in_swap(content)
+        every = {**memory.items, **memory.swap}
+        having = {id for id, item in every.items() if not words.isdisjoint(subjects(item.content))}
+        assert memory.sharing_words(words) == fresh.sharing_words(words) == having
+
+
+@given(TURNS)
+def test_origins_are_those_of_the_items(turns: list[Any]) -> None:
+    memory = Memory(RULES)
+    for turn in turns:
+        played([turn], memory)
+        every = {**memory.items, **memory.swap}
+        assert memory.foreign == {id: item.origin for id, item in every.items() if is_foreign(item.origin)}
+        assert memory.from_rules() == [item for item in memory.items.values() if item.origin == "rule"]
+
+
+@given(TURNS, st.sampled_from(["user", "tool", "rule"]))
+def test_forgotten_items_leave_nothing_behind(turns: list[Any], origin: Any) -> None:
+    memory = Memory(RULES)
+    played(turns, memory)
+    for item in [*memory.items.values(), *memory.swap.values()]:
+        memory.apply([Operation("update", item.id, item.tier, replace(item, origin=origin).as_json())], memory.round)
+    for id in [*memory.items, *memory.swap]:
+        memory.apply([Operation("forget", id, "core")], memory.round)
+    assert not any(memory.shown()["memory"].values())
+    assert not memory.foreign
+    assert not memory.from_rules()

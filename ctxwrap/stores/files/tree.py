@@ -39,11 +39,12 @@ class FileTree:
 
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
         end = None if size is None else start + size
+        parts = file_parts(name)
+        if len(parts) > 1 and self._is_absent(parts):
+            return None
         with self._explained("read"), contextlib.suppress(*_ABSENT):
-            if "/" not in name:  # no directory on the path could be a link
-                return _loaded("/".join([self._root, *map(name_on_disk, file_parts(name))]), start, end)
-            if self._is_absent(file_parts(name)):
-                return None
+            if len(parts) < 2:  # no directory on the path could be a link
+                return _loaded("/".join([self._root, *map(name_on_disk, parts)]), start, end)
             with self._directory(name) as (directory, last):
                 return _loaded(last, start, end, directory)
         return None
