@@ -110,8 +110,16 @@ _TERM_FEATURES = ("group", "words", "cover", "around", "rank", "before")
 class FeatureMatrix:
     """Feature columns by slot of the candidates; of empty slots they mean nothing."""
 
-    def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None, now: int = 0, most: int = 0) -> None:
-        """`now` is the time of the query, `most` the number of passages to examine with their neighbours."""
+    def __init__(
+        self,
+        index: Index,
+        text: str,
+        vectors: "Vectors | None" = None,
+        now: int = 0,
+        most: int = 0,
+        end: int | None = None,
+    ) -> None:
+        """`now` is the time of the query, `most` the number of passages before the place `end` to examine closely."""
         text = text[:MAX_READ]
         self.index, self.lookup = index, lookup_in(index)
         self.answers_at_length = index.answers_at_length
@@ -126,7 +134,7 @@ class FeatureMatrix:
         self.entries: list[Entry] = []
         self._add_words([term for term in wanted if term not in speaker_terms] if speaker_terms else [*wanted], wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
-        self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
+        self.scan = CandidateScan(self.lookup, self.entries, self._also, most, len(index) if end is None else end)
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
         self._properties: dict[int, list[tuple[float, str]]] = {}
@@ -194,13 +202,12 @@ class FeatureMatrix:
         layout, width = self.scan.layout, self.scan.width
         group, words, cover, around, rank, before = self.values[self.names.index("group") :][: len(_TERM_FEATURES)]
         weights, has = self.scan.weigh(self.entries, self._words)
-        words[:] = np.add.reduce(weights[REACH:-REACH].reshape(self._words, width), 0)
-        around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
+        words[:] = np.add.reduce(self.scan.by_word(weights[REACH:-REACH], self._words), 0)
+        around[:] = np.add.reduce(self.scan.by_word(_spread_maximum(weights), self._words), 0)
         around *= layout.filled
         _scale(words)
         _scale(around)
-        cover[:] = has
-        cover /= max(1, self._words)
+        np.divide(has, max(1, self._words), out=cover)
         _rank(words * _ASKS_NOTHING.take(layout.marks), self.scan.steps, rank)
         before[:] = np.correlate(words, _BEFORE, "full")[:width]
         best = np.maximum.reduceat(words, layout.groups)

@@ -100,6 +100,8 @@ class Lookup:
         self.index, self.count = index, 0
         """`count` is the number of passages."""
         self.whole = WholeLayout()
+        self.norms: tuple[int, Ints] = 0, np.empty(0)
+        """The norms of all slots of the whole layout, for so many passages."""
         self._columns: dict[str, tuple[Ints, int]] = {}
         self._names: list[frozenset[str]] = []
         self._full = self._registered = 0
@@ -263,23 +265,23 @@ class Lookup:
         self._families[start] = found
         return found
 
-    def postings(self, terms: Sequence[Term], edges: Ints | None = None) -> tuple[Ints, Ints, Ints]:
-        """Return all postings of terms: which of the terms, the place and the count.
+    def postings(self, terms: Sequence[Term], edges: Ints | None = None) -> tuple[Sequence[int], Ints, Ints, Ints]:
+        """Return all postings of terms: which term each run of them belongs to, its size, all places and counts.
 
         Of a common term, if `edges` are given, only those between each pair of ascending edges.
         """
         newest = [term.last or _NO_POSTINGS for term in terms]
         all_places, all_counts = zip(*newest, strict=True) if newest else ((), ())
-        which = np.arange(len(terms)).repeat(np.array([*map(len, all_places)], np.intp))
-        places: Ints = np.frombuffer(b"".join(all_places), np.uint16).astype(np.intp)
+        which, sizes = range(len(terms)), [*map(len, all_places)]
+        places: Ints = np.frombuffer(b"".join(all_places), np.uint16)
         counts: Ints = np.frombuffer(b"".join(all_counts), np.uint8)
         if not self._full:
-            return which, places, counts
+            return which, np.array(sizes, np.intp), places, counts
         full = [(at, *term.full.between(edges)) for at, term in enumerate(terms) if term.full]
-        before: Ints = np.array([at for at, _, _ in full], np.intp).repeat([len(each) for _, each, _ in full])
         return (
-            np.concatenate((before, which)),
-            np.concatenate([*[places for _, places, _ in full], places + self.index.bases[-1]]),
+            [*[at for at, _, _ in full], *which],
+            np.array([*[len(each) for _, each, _ in full], *sizes], np.intp),
+            np.concatenate([*[places for _, places, _ in full], places.astype(np.intp) + self.index.bases[-1]]),
             np.concatenate([*[counts for _, _, counts in full], counts]),
         )
 

@@ -8,6 +8,7 @@ passages that share rare words with the best ones are raised (`follow`).
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from operator import neg
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -111,14 +112,22 @@ class Ranking:
     """The best passages for a query; among equals the newer first."""
 
     def __init__(
-        self, index: Index, text: str, limit: int = 300, vectors: "Vectors | None" = None, now: int = 0
+        self,
+        index: Index,
+        text: str,
+        limit: int = 300,
+        vectors: "Vectors | None" = None,
+        now: int = 0,
+        below: int | None = None,
     ) -> None:
+        """Rank the passages of messages numbered lower than `below`."""
         # importing numpy takes 0.1 s, which callers that never search should not pay
         import numpy as np
 
         from ctxwrap.retrieval import features
 
-        self._evidence, self._limit = features.FeatureMatrix(index, text, vectors, now, limit // 2), limit
+        end = None if below is None else bisect_left(index.numbers, below)
+        self._evidence, self._limit = features.FeatureMatrix(index, text, vectors, now, limit // 2, end), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
         self._weights = weights
@@ -168,11 +177,11 @@ class Ranking:
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
-        import numpy as np
-
         numbers = self._evidence.index.numbers
         end = bisect_left(numbers, below)
-        if end < len(numbers) or left:
+        if end < self._evidence.scan.end or left:
+            import numpy as np
+
             kept = [place < end and numbers[place] not in left for place in self._layout.places.tolist()]
             self._kept = np.array(kept, bool)
             self._sorted = self._hits = None
@@ -199,18 +208,19 @@ class Ranking:
     def relevant(self, limit: int) -> list[RankedPassage]:
         """Return the best related hits whose scores are close to the best one's."""
         ranked = self._ranked
-        scores = self._scores[ranked]
-        kept = scores >= (max(0.0, scores[scores.argmax()]) if len(scores) else 0.0) - self._margin
+        if not len(ranked):
+            return []
+        least = max(0.0, self._scores.item(ranked.item(0))) - self._margin
         if "meaning" in self._names:
             # scores add up words and meaning, so a passage without a common word is far below one that has some
             meaning = self._counted[self._names.index("meaning")][ranked]
-            kept |= (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
-        ranked = ranked[kept]
-        best = ranked[:limit]
-        around = self._counted[self._names.index("around")][best]
-        if len(best) and not around[around.argmin()]:  # else all of them are related, as is usual
-            best = ranked[self._are_related(ranked)][:limit]
-        return self._hits_at(best)
+            is_close = (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
+            ranked = ranked[is_close | (self._scores[ranked] >= least)]
+            least = -inf
+        hits = [hit for hit in self._hits_at(ranked[:limit]) if hit[3] >= least]
+        if 0.0 in self._counted[self._names.index("around")][ranked[: len(hits)]].tolist():  # else all are related
+            hits = [hit for hit in self._hits_at(ranked[self._are_related(ranked)][:limit]) if hit[3] >= least]
+        return hits
 
     def _are_related(self, ranked: "Ints") -> "Flags":
         import numpy as np

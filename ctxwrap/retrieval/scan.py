@@ -44,27 +44,38 @@ _EXAMINE_ALL = 720
 class CandidateScan:
     """Candidate passages, laid out in slots."""
 
-    def __init__(self, lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Ints], most: int) -> None:
-        """Examine the best `most` passages with their neighbours, and `also` places that words would not find."""
-        self.lookup = lookup
+    def __init__(
+        self, lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Ints], most: int, end: int
+    ) -> None:
+        """Examine the best `most` of the first `end` passages with neighbours, and `also` what words would not find."""
+        self.lookup, self.end = lookup, end
         self._edges: Ints | None = None
         average = lookup.index.words / lookup.count if lookup.count else 1.0
         self._least_norm, self._norm_per_term = K1 * (1 - _B), K1 * _B / (average or 1.0)
         if lookup.count <= _EXAMINE_ALL:
-            self.layout = lookup.whole.of(lookup.index)
+            self.layout = lookup.whole.of(lookup.index, end)
+            if lookup.norms[0] != lookup.count:
+                lookup.norms = lookup.count, self._norms_of(self.layout)
+            _, self._norms = lookup.norms
         else:
-            self.layout = self._laid_out(np.union1d(self._best(entries, max(_LEAST_BEST, most)), also(most)))
-        self.width = len(self.layout.marks)
-        self._norms = self.layout.lengths * self._norm_per_term + self._least_norm
+            best = np.union1d(self._best(entries, max(_LEAST_BEST, most)), also(most))
+            self.layout = self._laid_out(best[: best.searchsorted(end)])
+            self._norms = self._norms_of(self.layout)
+        self.width, self.size = len(self.layout.marks), len(self._norms)
+        """The number of slots, and with those after the last."""
         self.steps = _STEPS[: self.width] if self.width <= len(_STEPS) else np.arange(self.width) * _TINY
         """Added to scores when sorting, so that the newer of equals comes first."""
+
+    def _norms_of(self, layout: Layout) -> FeatureColumn:
+        norms: FeatureColumn = layout.lengths * self._norm_per_term + self._least_norm
+        return norms
 
     def _laid_out(self, best: Ints) -> Layout:
         """Lay out passages with their neighbours."""
         opening = self.lookup.column("group_starts").astype(np.int64)
         groups = np.searchsorted(opening, best, side="right") - 1
         starts = np.maximum(best - REACH, opening[groups])
-        ends = np.minimum(best + REACH + 1, np.append(opening, self.lookup.count)[groups + 1])
+        ends = np.minimum(best + REACH + 1, np.append(opening[1:], self.lookup.count)[groups].clip(max=self.end))
         starts, ends, groups = _merge_blocks(starts, ends, groups)
         self._edges = np.column_stack((starts, ends)).astype(np.int32).ravel()
         return lay_out(self.lookup.column, starts, ends, groups)
@@ -73,35 +84,47 @@ class CandidateScan:
         """Return a column of the index by slot; what it has for empty slots means nothing."""
         return self.lookup.column(name)[self.layout.places]
 
-    def postings(self, terms: Sequence[Term], weights: Sequence[float]) -> tuple[Ints, Ints, FeatureColumn]:
-        """Return the postings of terms in the candidates: which of the terms, the slot, and the weight there."""
-        which, places, counts = self.lookup.postings(terms, self._edges)
-        slots = self.layout.slots[places]
-        if self._edges is not None:
-            here = slots.nonzero()[0]
-            which, slots, counts = which[here], slots[here], counts[here]
-        most = np.array([(K1 + 1) * weight for weight in weights], np.float32)[which]
-        return which, slots, most * (counts / (counts + self._norms[slots]))
+    def postings(self, terms: Sequence[Term], weights: Sequence[float], *columns: Sequence[int]) -> list[Ints]:
+        """Return the slots of the terms' postings, the weights there, and for each posting its term's value in columns.
+
+        Some slots are after the last one.
+        """
+        which, sizes, places, counts = self.lookup.postings(terms, self._edges)
+        slots = self.layout.slots[places.astype(np.intp)]
+        found: FeatureColumn = np.array([(K1 + 1) * weights[term] for term in which], np.float32).repeat(sizes)
+        counts = counts.astype(np.float32)
+        found *= counts / (counts + self._norms[slots])
+        rows = [slots, found, *[np.array([column[term] for term in which]).repeat(sizes) for column in columns]]
+        if self._edges is None:
+            return rows
+        here = slots.nonzero()[0]
+        return [row[here] for row in rows]
 
     def weigh(self, entries: Sequence[Entry], words: int) -> tuple[FeatureColumn, FeatureColumn]:
         """Return for each query word and slot the weight of its best term there, and how many words each slot has.
 
         What a word may stand for has a weight, but is not the word. Empty slots precede and follow the weights.
         """
-        weights, width = np.zeros(words * self.width + 2 * REACH, np.float32), self.width
+        size = self.size
+        weights = np.zeros(words * size + 2 * REACH, np.float32)
         if not entries:
-            return weights, np.zeros(width)
+            return weights, np.zeros(self.width)
         in_order = sorted(entries, key=itemgetter(2))  # what is assigned last stays
         terms, rows, rarities, kinds = zip(*in_order, strict=True)
-        which, slots, found = self.postings(terms, rarities)
-        at = np.array([row * width + REACH for row in rows])[which] + slots
+        slots, found, at, kind = self.postings(terms, rarities, [row * size + REACH for row in rows], kinds)
+        at += slots
         weights[at] = found
-        said = np.array([kind != MEANT for kind in kinds])[which] if MEANT in kinds else slice(None)
+        said = kind != MEANT if MEANT in kinds else slice(None)
         if FORM not in kinds:
-            return weights, np.bincount(slots[said], minlength=width)
+            return weights, np.bincount(slots[said], minlength=size)[: self.width]
         has = np.zeros(len(weights), np.float32)  # of several forms of a word, one counts
         has[at[said]] = 1.0
-        return weights, np.add.reduce(has[REACH:-REACH].reshape(words, width), 0)
+        return weights, np.add.reduce(self.by_word(has[REACH:-REACH], words), 0)
+
+    def by_word(self, weights: FeatureColumn, words: int) -> FeatureColumn:
+        """Return a row for each query word, without the slots after the last."""
+        rows: FeatureColumn = weights.reshape(words, self.size)[:, : self.width]
+        return rows
 
     def _best(self, entries: Sequence[Entry], most: int) -> Ints:
         """Return the passages with the highest term scores, newer ones first among equals.
@@ -123,14 +146,14 @@ class CandidateScan:
             weights.append(_FORM_WEIGHT * term.rarity)
             count += term.having
         lengths, worth = self.lookup.column("lengths"), 1 / (1 + self._least_norm + self._norm_per_term * _LENGTHS)
-        rows, places, _ = self.lookup.postings(read)
-        scores: FeatureColumn = np.bincount(
-            places, np.array(weights, float)[rows] * worth[lengths[places]], minlength=self.lookup.count
-        )
+        which, sizes, places, _ = self.lookup.postings(read)
+        found = np.array([weights[term] for term in which], float).repeat(sizes) * worth[lengths[places]]
+        scores: FeatureColumn = np.bincount(places, found, minlength=self.lookup.count)[: self.end]
         if not self.lookup.index.answers_at_length:
             return _best_places(scores, most)
         # a model's long answers repeat the question's words, so they would leave no place for the user's own
-        is_user = np.array([role == "user" for role, _ in self.lookup.index.names])[self.lookup.column("speaker_ids")]
+        speakers = self.lookup.column("speaker_ids")[: self.end]
+        is_user = np.array([role == "user" for role, _ in self.lookup.index.names])[speakers]
         return np.concatenate((_best_places(scores * is_user, most), _best_places(scores * ~is_user, most // 2)))
 
 
@@ -150,7 +173,7 @@ def _best_places(scores: FeatureColumn, most: int) -> Ints:
 
 def _high_places(scores: FeatureColumn, most: int) -> Ints:
     """Return slightly more places than needed, without sorting all: most passages have a single common word."""
-    border = float(scores.max())
+    border = float(scores.max(initial=0.0))
     for _ in range(_THRESHOLD_STEPS):
         border *= _THRESHOLD_FACTOR
         high = scores > border

@@ -1,7 +1,7 @@
 """Fills a token budget with the best passages, rendered in chronological order."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -151,65 +151,65 @@ class _Filling:
     missed: dict[int, tuple[float, int, RankedPassage, str]] = field(default_factory=dict)
     """By place, what is compared first to tell the best, and why it was missed."""
     used: int = 0
+    misfits: int = 0
     headings: set[str] = field(default_factory=set)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
     """All words of the best of what was taken."""
 
     def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
-        """Take hits that fit, best first, up to a share of the budget."""
-        limit = min(budget, self.used + share)
-        misfits = 0
-        for hit in self._in_order(hits, limit):
-            if limit - self.used < _MIN_TOKENS or misfits >= _MAX_MISFITS:
-                self._miss(hit, "no room was left")
-                if len(self.missed) >= _MAX_MISSED:
-                    return
-            elif hit.place not in self.taken:
-                misfits += not self._take(hit, self.lines[hit.place], limit)
-
-    def _in_order(self, hits: Iterable[RankedPassage], limit: int) -> Iterator[RankedPassage]:
-        """Yield hits best first; one that adds no word to what was taken counts less."""
+        """Take hits that fit, best first, up to a share of the budget; one that adds no word counts less."""
+        limit, self.misfits = min(budget, self.used + share), 0
         later = deque[RankedPassage]()
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
-                yield later.popleft()
-            room, place = limit - self.used, hit.place
-            is_new = self.words and room >= _MIN_TOKENS and place not in self.taken
-            if is_new and self.lines[place].tokens <= room and self._adds_nothing(self.lines[place]):
-                later.append(hit)
-            else:
-                yield hit
-        yield from later
+                if not self._try(later.popleft(), limit):
+                    return
+            if not self._try(hit, limit, later):
+                return
+        for hit in later:
+            if not self._try(hit, limit):
+                return
 
-    def _adds_nothing(self, line: Line) -> bool:
-        """Whether a line has no word that the best lines lack."""
-        terms, _ = _words_in(line.passage)
-        return len(terms) >= _MANY_WORDS and terms <= self.words
-
-    def _take(self, hit: RankedPassage, line: Line, limit: int) -> bool:
-        """Take a hit if it fits; return False only if it did not fit."""
-        passage, heading, _, more = line
+    def _try(self, hit: RankedPassage, limit: int, later: deque[RankedPassage] | None = None) -> bool:
+        """Take a hit if it fits, or put it off if it adds no word; return False if there is enough of all."""
+        place, room = hit[0], limit - self.used
+        if place in self.taken:
+            return True
+        if room < _MIN_TOKENS or self.misfits >= _MAX_MISFITS:
+            self._miss(hit, "no room was left")
+            return len(self.missed) < _MAX_MISSED
+        passage, heading, _, more = self.lines[place]
         if not passage:
             return True
-        if self.used + more <= limit and heading and heading not in self.headings:
-            more += self.lines.count(_rendered(heading))
-        if self.used + more > limit:
+        if more <= room:
+            terms, ends = _words_in(passage)
+            if later is not None and len(terms) >= _MANY_WORDS and terms <= self.words:
+                later.append(hit)
+                return True
+            if heading and heading not in self.headings:
+                more += self.lines.count(_rendered(heading))
+        if more > room:
+            self.misfits += 1
             self._miss(hit, "it did not fit")
-            return False
-        terms, ends = _words_in(passage)
-        if self._is_repeated(terms, ends):
+        elif self._is_repeated(terms, ends):
             self._miss(hit, "nearly the same is there")
-            return True
-        self.missed.pop(hit.place, None)
+        else:
+            self._take(hit, heading, more, terms, ends)
+        return True
+
+    def _take(
+        self, hit: RankedPassage, heading: str, tokens: int, terms: frozenset[str], ends: Iterable[str]
+    ) -> None:
+        place = hit[0]
+        self.missed.pop(place, None)
         self.headings.add(heading)
-        self.taken[hit.place] = hit
-        self.used += more
+        self.taken[place] = hit
+        self.used += tokens
         if len(self.taken) <= _BEST_LINES:
             self.words |= terms
         for end in ends:
             self.said.setdefault(end, []).append(terms)
-        return True
 
     def _is_repeated(self, terms: frozenset[str], ends: Iterable[str]) -> bool:
         """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
@@ -223,9 +223,7 @@ class _Filling:
         return False
 
     def _miss(self, hit: RankedPassage, why: str) -> None:
-        place, _, _, score = hit
-        if place not in self.taken:
-            self.missed.setdefault(place, (score, place, hit, why))
+        self.missed.setdefault(hit[0], (hit[3], hit[0], hit, why))
 
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
