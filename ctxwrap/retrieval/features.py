@@ -125,14 +125,17 @@ class FeatureMatrix:
         self.answers_at_length = index.answers_at_length
         self._dates = dates_in(text, now)
         wanted = dict.fromkeys([*search_terms(text), *day_terms(text, now)])
-        names = self.lookup.names()
-        self._asked = [speaker for speaker, name in enumerate(names) if name and name.issubset(wanted)]
+        self._asked: list[int] = []
         """Speakers whom the query names; one who speaks in several roles is several."""
-        speaker_terms = frozenset().union(*names)
-        self.known_words = speaker_terms.union(wanted)
+        self.known_words, words = frozenset(wanted), [*wanted]
         """The words of the query and of names."""
+        if names := self.lookup.names():
+            self._asked = [speaker for speaker, name in enumerate(names) if name and name.issubset(wanted)]
+            speaker_terms = frozenset[str]().union(*names)
+            self.known_words |= speaker_terms
+            words = [term for term in wanted if term not in speaker_terms]
         self.entries: list[Entry] = []
-        self._add_words([term for term in wanted if term not in speaker_terms] if speaker_terms else [*wanted], wanted)
+        self._add_words(words, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
         self.scan = CandidateScan(self.lookup, self.entries, self._also, most, len(index) if end is None else end)
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
@@ -148,7 +151,7 @@ class FeatureMatrix:
 
     def _names_one(self) -> bool:
         """Whether the query names a single speaker."""
-        return len({self.index.names[speaker][1] for speaker in self._asked}) == 1
+        return bool(self._asked) and len({self.index.names[speaker][1] for speaker in self._asked}) == 1
 
     def _add_words(self, words: list[str], wanted: Container[str]) -> None:
         """Add the terms of the query's words, or of the rarest if there are many."""

@@ -104,6 +104,7 @@ class Lookup:
         """The norms of all slots of the whole layout, for so many passages."""
         self._columns: dict[str, tuple[Ints, int]] = {}
         self._names: list[frozenset[str]] = []
+        self._are_named = False
         self._full = self._registered = 0
         """The number of full segments, and of those whose prefixes are known."""
         self._segments_with: dict[str, int] = {}
@@ -152,9 +153,11 @@ class Lookup:
         return known[: len(source)]
 
     def names(self) -> list[frozenset[str]]:
-        """Return the terms of each speaker's name."""
-        self._names += [frozenset(terms_of(name)) for _, name in self.index.names[len(self._names) :]]
-        return self._names
+        """Return the terms of each speaker's name; nothing if none has one."""
+        if len(self._names) < len(self.index.names):
+            self._names += [frozenset(terms_of(name)) for _, name in self.index.names[len(self._names) :]]
+            self._are_named = any(self._names)
+        return self._names if self._are_named else []
 
     def rarity(self, having: int) -> float:
         """Return the weight of a term, or of several together, whose passages may be counted more than once."""
@@ -178,8 +181,9 @@ class Lookup:
         return [term for word in words if (term := self._term(word))]
 
     def _term(self, word: str) -> Term | None:
-        last, full = self._last(word), self._family(word[:PREFIX]).get(word) if self._full else None
-        having = (len(last[0]) if last else 0) + (full.having if full else 0)
+        having, full = len(last[0]) if (last := self._last(word)) else 0, None
+        if self._full and (full := self._family(word[:PREFIX]).get(word)):
+            having += full.having
         return _made_term((word, having, log((self.count + 1) / (having + 0.5)), full, last)) if having else None
 
     def _related_to(self, word: str) -> list[str]:
@@ -265,28 +269,29 @@ class Lookup:
         self._families[start] = found
         return found
 
-    def postings(self, terms: Sequence[Term], edges: Ints | None = None) -> tuple[Sequence[int], Ints, Ints, Ints]:
-        """Return all postings of terms: which term each run of them belongs to, its size, all places and counts.
+    def postings(self, terms: Sequence[Term], edges: Ints | None = None) -> tuple[int, Ints, Ints, Ints]:
+        """Return all postings of terms, in one or two runs of all terms, the size of each part, places and counts.
 
         Of a common term, if `edges` are given, only those between each pair of ascending edges.
         """
         newest = [term.last or _NO_POSTINGS for term in terms]
         all_places, all_counts = zip(*newest, strict=True) if newest else ((), ())
-        which, sizes = range(len(terms)), [*map(len, all_places)]
+        sizes = [*map(len, all_places)]
         places: Ints = np.frombuffer(b"".join(all_places), np.uint16)
         counts: Ints = np.frombuffer(b"".join(all_counts), np.uint8)
         if not self._full:
-            return which, np.array(sizes, np.intp), places, counts
-        full = [(at, *term.full.between(edges)) for at, term in enumerate(terms) if term.full]
+            return 1, np.array(sizes, np.intp), places.astype(np.intp), counts
+        full = [term.full.between(edges) if term.full else _NO_FULL for term in terms]
         return (
-            [*[at for at, _, _ in full], *which],
-            np.array([*[len(each) for _, each, _ in full], *sizes], np.intp),
-            np.concatenate([*[places for _, places, _ in full], places.astype(np.intp) + self.index.bases[-1]]),
-            np.concatenate([*[counts for _, _, counts in full], counts]),
+            2,
+            np.array([*[len(each) for each, _ in full], *sizes], np.intp),
+            np.concatenate([*[each for each, _ in full], places.astype(np.intp) + self.index.bases[-1]]),
+            np.concatenate([*[each for _, each in full], counts]),
         )
 
 
 _NO_POSTINGS: Postings = array("H"), array("B")
+_NO_FULL: tuple[Ints, Ints] = np.empty(0, np.int32), np.empty(0, np.uint8)
 
 
 def lookup_in(index: Index) -> Lookup:

@@ -124,10 +124,10 @@ class Ranking:
         # importing numpy takes 0.1 s, which callers that never search should not pay
         import numpy as np
 
-        from ctxwrap.retrieval import features
+        from ctxwrap.retrieval.features import FeatureMatrix
 
         end = None if below is None else bisect_left(index.numbers, below)
-        self._evidence, self._limit = features.FeatureMatrix(index, text, vectors, now, limit // 2, end), limit
+        self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2, end), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
         self._weights = weights
@@ -170,10 +170,9 @@ class Ranking:
         return [numbers[place] for place in self._layout.places[self._ranked[:count]].tolist()]
 
     def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
-        index, places = self._evidence.index, self._layout.places[ranked].tolist()
-        numbers, parts = [index.numbers[place] for place in places], [index.parts[place] for place in places]
-        rows = zip(places, numbers, parts, self._scores[ranked].tolist(), strict=True)
-        return list(map(_ranked_passage, rows))
+        numbers, parts = self._evidence.index.numbers, self._evidence.index.parts
+        rows = zip(self._layout.places[ranked].tolist(), self._scores[ranked].tolist(), strict=True)
+        return [_ranked_passage((place, numbers[place], parts[place], score)) for place, score in rows]
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
@@ -188,11 +187,11 @@ class Ranking:
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
-        from ctxwrap.retrieval import hops
+        from ctxwrap.retrieval.hops import BEST, second_hop
 
-        best, index = self._ranked[: hops.BEST], self._evidence.index
+        best, index = self._ranked[:BEST], self._evidence.index
         texts = [text_of(index.numbers[place], index.parts[place]) for place in self._layout.places[best].tolist()]
-        column = hops.second_hop(self._evidence, best, self._scores[best].tolist(), texts)
+        column = second_hop(self._evidence, best, self._scores[best].tolist(), texts)
         if column is not None:
             self._hop = column.astype(float) * self._weights["hop"]
             self._scores += self._hop
@@ -217,10 +216,12 @@ class Ranking:
             is_close = (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
             ranked = ranked[is_close | (self._scores[ranked] >= least)]
             least = -inf
-        hits = [hit for hit in self._hits_at(ranked[:limit]) if hit[3] >= least]
-        if 0.0 in self._counted[self._names.index("around")][ranked[: len(hits)]].tolist():  # else all are related
-            hits = [hit for hit in self._hits_at(ranked[self._are_related(ranked)][:limit]) if hit[3] >= least]
-        return hits
+        best = ranked[:limit]
+        best = best[self._scores[best] >= least]
+        if 0.0 in self._counted[self._names.index("around")][best].tolist():  # else all are related, as is usual
+            best = ranked[self._are_related(ranked)][:limit]
+            best = best[self._scores[best] >= least]
+        return self._hits_at(best)
 
     def _are_related(self, ranked: "Ints") -> "Flags":
         import numpy as np

@@ -89,12 +89,12 @@ class CandidateScan:
 
         Some slots are after the last one.
         """
-        which, sizes, places, counts = self.lookup.postings(terms, self._edges)
-        slots = self.layout.slots[places.astype(np.intp)]
-        found: FeatureColumn = np.array([(K1 + 1) * weights[term] for term in which], np.float32).repeat(sizes)
+        runs, sizes, places, counts = self.lookup.postings(terms, self._edges)
+        slots = self.layout.slots[places]
+        found: FeatureColumn = np.array([*weights] * runs, np.float32).repeat(sizes)
         counts = counts.astype(np.float32)
         found *= counts / (counts + self._norms[slots])
-        rows = [slots, found, *[np.array([column[term] for term in which]).repeat(sizes) for column in columns]]
+        rows = [slots, found, *[np.array([*column] * runs).repeat(sizes) for column in columns]]
         if self._edges is None:
             return rows
         here = slots.nonzero()[0]
@@ -146,8 +146,8 @@ class CandidateScan:
             weights.append(_FORM_WEIGHT * term.rarity)
             count += term.having
         lengths, worth = self.lookup.column("lengths"), 1 / (1 + self._least_norm + self._norm_per_term * _LENGTHS)
-        which, sizes, places, _ = self.lookup.postings(read)
-        found = np.array([weights[term] for term in which], float).repeat(sizes) * worth[lengths[places]]
+        runs, sizes, places, _ = self.lookup.postings(read)
+        found = np.array(weights * runs, float).repeat(sizes) * worth[lengths[places]]
         scores: FeatureColumn = np.bincount(places, found, minlength=self.lookup.count)[: self.end]
         if not self.lookup.index.answers_at_length:
             return _best_places(scores, most)

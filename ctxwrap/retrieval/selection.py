@@ -91,6 +91,9 @@ class Line(NamedTuple):
     tokens: int
 
 
+_line: Callable[[tuple[str, str, str, int]], Line] = partial(tuple.__new__, Line)
+
+
 class Lines(dict[int, Line]):
     """The lines of an index by place, made on first use and kept for later queries."""
 
@@ -106,7 +109,7 @@ class Lines(dict[int, Line]):
         passage = (self._text_of(index.numbers[place], index.parts[place]) or "").strip()
         speaker = index.speaker(place)
         tokens = self.count(_rendered_line(speaker, passage)) if passage else 0
-        line = self[place] = Line(passage, heading_of(index, place), speaker, tokens)
+        line = self[place] = _line((passage, heading_of(index, place), speaker, tokens))
         return line
 
 
@@ -273,12 +276,11 @@ def _words_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
     return words, (min(words), max(words)) if words else ()
 
 
-def _ascii_words(text: str) -> Iterable[str]:
-    for word in set(_WORDS.findall(text.lower())):
-        if len(word) > _SHORT_WORD:
-            yield word
-        elif not word.isalpha():
-            yield from _DIGITS.findall(word)
+def _ascii_words(text: str) -> set[str]:
+    words = set(_WORDS.findall(text.lower()))
+    short = [word for word in words if len(word) <= _SHORT_WORD]
+    words.difference_update(short)
+    return words.union(*[_DIGITS.findall(word) for word in short if not word.isalpha()])
 
 
 def heading_of(index: Index, place: int) -> str:

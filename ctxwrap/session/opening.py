@@ -168,6 +168,8 @@ def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tu
         return ()
     best = [(passage.number, subjects(passage.text)) for passage in found[:_TRUSTED]]
     learned = [item for item in past.memory.swap.values() if not item.successor and _is_learned_from(item, best)]
+    if not learned:
+        return ()
     said = "\n".join(passage.text for passage in found[:_TRUSTED])
     return recall_items(past.memory, Circumstances(number, answered=said), learned, "the message was found")
 

@@ -176,6 +176,8 @@ class Meanings:
 
         There are messages up to `end`.
         """
+        if self._embedding is no_model:
+            return None
         try:
             self._vectors = self._vectors or self._loaded()
             if self._vectors is None:
