@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
 from ctxwrap.language.patterns import Runs, lazy_pattern
-from ctxwrap.language.words import MAX_READ
+from ctxwrap.language.words import MAX_READ, WordHints
 from ctxwrap.retrieval.index import STANDING_TERM, Index
 from ctxwrap.retrieval.layout import ANSWERS, GAP, OPENS, REACH, Ints
 from ctxwrap.retrieval.lookup import lookup_in
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.scan import FORM, MEANT, OWN, CandidateScan, Entry, FeatureColumn
+from ctxwrap.retrieval.scan import FORM, MEANT, OWN, Entry, FeatureColumn, scan_for
 from ctxwrap.retrieval.terms import day_terms, search_terms
 
 if TYPE_CHECKING:
@@ -81,8 +81,16 @@ _ASKED = (
 )
 """Properties that a question may ask for: words of which it has one, and the pattern."""
 
-_ASKING = set[str]().union(*[words for _, words, _ in _ASKED])
 _WORDS = Runs(r"\w")
+
+
+def _hints_of(word: str) -> int:
+    parts = _WORDS.findall(word.lower())
+    return sum([1 << at for at, (_, words, _) in enumerate(_ASKED) if not words.isdisjoint(parts)])
+
+
+_HINTS = WordHints(_hints_of)
+"""Which of these properties a word may ask for."""
 
 _PROPERTIES = {
     "question": int(TextFeature.QUESTION),
@@ -137,7 +145,10 @@ class FeatureMatrix:
         self.entries: list[Entry] = []
         self._add_words(words, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
-        self.scan = CandidateScan(self.lookup, self.entries, self._also, most, len(index) if end is None else end)
+        end = len(index) if end is None else end
+        self.scan = scan_for(self.lookup, self.entries, self._also, most, end)
+        self.passages, self.seen = min(end, self.scan.layout.passages), self.scan.slots_before(end)
+        """How many candidates there are, and up to which slot; what follows has no words, and is no candidate."""
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
         self._properties: dict[int, list[tuple[float, str]]] = {}
@@ -190,7 +201,7 @@ class FeatureMatrix:
     def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
         """Return what the properties count for each slot."""
         counted = tuple([weights[name] if name in self.asked else 0.0 for name in _PROPERTIES])
-        return _scores_of_marks(counted).take(self.scan.layout.marks)
+        return self.scan.by_marks(_scores_of_marks(counted), counted)
 
     def properties_of(self, slot: int, weights: Mapping[str, float]) -> list[tuple[float, str]]:
         """Return what the properties of a passage count, less than zero if they raise its score, and their names."""
@@ -205,13 +216,16 @@ class FeatureMatrix:
         layout, width = self.scan.layout, self.scan.width
         group, words, cover, around, rank, before = self.values[self.names.index("group") :][: len(_TERM_FEATURES)]
         weights, has = self.scan.weigh(self.entries, self._words)
-        words[:] = np.add.reduce(self.scan.by_word(weights[REACH:-REACH], self._words), 0)
-        around[:] = np.add.reduce(self.scan.by_word(_spread_maximum(weights), self._words), 0)
+        by_word = weights[REACH:-REACH].reshape(self._words, width)
+        if self.seen < width:
+            by_word[:, self.seen :] = 0.0
+        words[:] = np.add.reduce(by_word, 0)
+        around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
         around *= layout.filled
         _scale(words)
         _scale(around)
         np.divide(has, max(1, self._words), out=cover)
-        _rank(words * _ASKS_NOTHING.take(layout.marks), self.scan.steps, rank)
+        _rank(words * self.scan.by_marks(_ASKS_NOTHING, "asks nothing"), self.scan.steps, rank)
         before[:] = np.correlate(words, _BEFORE, "full")[:width]
         best = np.maximum.reduceat(words, layout.groups)
         group[:] = best if len(best) == 1 else best.take(layout.group_of)
@@ -228,6 +242,7 @@ class FeatureMatrix:
         if self._meaning is not None:
             meaning = self.row("meaning")
             meaning[:] = self._meaning[layout.places] * layout.filled
+            meaning[self.seen :] = 0.0
             around = np.correlate(meaning, _BOTH_SIDES, "full")[REACH : REACH + width]
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
 
@@ -255,11 +270,11 @@ def is_specific(index: Index, text: str) -> bool:
 
 
 def _asked_for(text: str) -> list[str]:
+    hints = _HINTS.of(text)
+    if not hints:
+        return []
     small = text.lower()
-    found = _ASKING.intersection(_WORDS.findall(small))
-    return (
-        [name for name, words, asked in _ASKED if not words.isdisjoint(found) and asked.search(small)] if found else []
-    )
+    return [name for at, (name, _, asked) in enumerate(_ASKED) if hints & 1 << at and asked.search(small)]
 
 
 @lru_cache(maxsize=64)

@@ -38,9 +38,8 @@ def second_hop(
         return None
     terms = lookup.known([word for _, word in sorted(zip(followed.values(), followed, strict=True))[:_MAX_TERMS]])
     slots, weights = evidence.scan.postings(terms, [-followed[term.term] * term.rarity for term in terms])
-    column = np.zeros(evidence.scan.size, np.float32)
+    column = np.zeros(evidence.scan.width, np.float32)
     np.maximum.at(column, slots, weights)
-    column = column[: evidence.scan.width]
-    column[best] = 0.0
+    column[best] = column[evidence.seen :] = 0.0
     highest = column[column.argmax()]
     return column / highest if highest > 0 else None

@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     passages: int
     """How many there are."""
     slots: Ints
-    """The slot of each place of the index; 0 for passages that are left out, or one after the last slot."""
+    """The slot of each place of the index; 0 for passages that are left out."""
     places: Ints
     """The place of each slot; 0 for empty slots."""
     marks: Ints
@@ -43,7 +43,7 @@ class Layout(NamedTuple):
     filled: Ints
     """1 for each slot with a passage, 0 for empty ones."""
     lengths: Ints
-    """The length of the passage in each slot, also in those after the last."""
+    """The length of the passage in each slot."""
     groups: Ints
     """The first slot of each group, with the gap before it."""
     group_of: Ints
@@ -55,7 +55,7 @@ class Layout(NamedTuple):
 
 
 class WholeLayout:
-    """Lays out all passages of an index up to a place, each group as one block, and follows the index."""
+    """Lays out all passages of an index, each group as one block, and follows the index."""
 
     def __init__(self) -> None:
         self._passages = self._width = self._groups = self._asking = self._leaning = 0
@@ -63,28 +63,14 @@ class WholeLayout:
         self._columns = [np.zeros(64, kind) for kind in _KINDS]
         """In the order of `Layout`; what is entered never changes, so that earlier layouts stay valid."""
 
-    def of(self, index: Index, end: int) -> Layout:
+    def of(self, index: Index) -> Layout:
         for place in range(self._passages, len(index)):
             self._add(index, place)
         slots, places, marks, filled, lengths, groups, group_of, asking, leaning = self._columns
-        width = slots.item(end - 1) + 1 if end else 0
-        asked, leaned = self._asking, self._leaning
-        while asked and asking.item(asked - 1) + 1 >= width:
-            asked -= 1
-        while leaned and leaning.item(leaned - 1) + 1 >= width:
-            leaned -= 1
-        return Layout(
-            end,
-            slots[: self._passages],
-            places[:width],
-            marks[:width],
-            filled[:width],
-            lengths[: self._width],
-            groups[: group_of.item(width - 1) + 1 if end else 0],
-            group_of[:width],
-            asking[:asked],
-            leaning[:leaned],
-        )
+        count, width = self._passages, self._width
+        by_slot = places[:width], marks[:width], filled[:width], lengths[:width]
+        pairs = asking[: self._asking], leaning[: self._leaning]
+        return Layout(count, slots[:count], *by_slot, groups[: self._groups], group_of[:width], *pairs)
 
     def _add(self, index: Index, place: int) -> None:
         slot, group = self._width, self._groups

@@ -100,8 +100,8 @@ class Lookup:
         self.index, self.count = index, 0
         """`count` is the number of passages."""
         self.whole = WholeLayout()
-        self.norms: tuple[int, Ints] = 0, np.empty(0)
-        """The norms of all slots of the whole layout, for so many passages."""
+        self.scan: object = None
+        """The scan of all passages, which its module keeps here until the index grows."""
         self._columns: dict[str, tuple[Ints, int]] = {}
         self._names: list[frozenset[str]] = []
         self._are_named = False
@@ -137,7 +137,7 @@ class Lookup:
                 known[start] = known.get(start, 0) | bit
             self._registered = ordinal + 1
         if self.count != count or len(self._found) > _MAX_FOUND:
-            self.count, self._found = count, {}
+            self.count, self._found, self.scan = count, {}, None
             self._register_terms()
 
     def column(self, name: str) -> Ints:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctxwrap.language.patterns import Runs, lazy_pattern
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking, TextOf
+
+if TYPE_CHECKING:
+    # it imports numpy, which takes 0.1 s
+    from ctxwrap.retrieval.ranking import RankedPassage, Ranking, TextOf
 
 CountTokens = Callable[[str], int]
 
@@ -97,7 +100,7 @@ _line: Callable[[tuple[str, str, str, int]], Line] = partial(tuple.__new__, Line
 class Lines(dict[int, Line]):
     """The lines of an index by place, made on first use and kept for later queries."""
 
-    def __init__(self, index: Index, text_of: TextOf, count: CountTokens) -> None:
+    def __init__(self, index: Index, text_of: "TextOf", count: CountTokens) -> None:
         super().__init__()
         self.index, self.count = index, count
         self._text_of = text_of
@@ -114,7 +117,7 @@ class Lines(dict[int, Line]):
 
 
 def select_passages(
-    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
+    index: Index, ranking: "Ranking", text_of: "TextOf", budget: int, count: CountTokens
 ) -> PassageSelection:
     """Select the best hits that fit, under a heading per day or group, within `budget` tokens."""
     filling = _filled(Lines(index, text_of, count), ranking, ranking.hits, budget)
@@ -123,20 +126,20 @@ def select_passages(
 
 
 def choose_passages(
-    lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int
+    lines: Lines, ranking: "Ranking", hits: Sequence["RankedPassage"], budget: int
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Return the chosen and the missed of the hits, best first, for callers that render them differently."""
     return _filled(lines, ranking, hits, budget).result()
 
 
-def _filled(lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int) -> "_Filling":
+def _filled(lines: Lines, ranking: "Ranking", hits: Sequence["RankedPassage"], budget: int) -> "_Filling":
     filling = _Filling(lines, ranking)
     for some, share in _budget_shares(lines.index, hits):
         filling.fill(some, budget, round(budget * share))
     return filling
 
 
-def _budget_shares(index: Index, hits: Sequence[RankedPassage]) -> list[tuple[Sequence[RankedPassage], float]]:
+def _budget_shares(index: Index, hits: Sequence["RankedPassage"]) -> list[tuple[Sequence["RankedPassage"], float]]:
     """Split the budget: pairs of candidates and share, in order; the last gets the rest."""
     if not index.answers_at_length:
         return [(hits, 1.0)]
@@ -149,9 +152,9 @@ def _budget_shares(index: Index, hits: Sequence[RankedPassage]) -> list[tuple[Se
 @dataclass(slots=True)
 class _Filling:
     lines: Lines
-    ranking: Ranking
-    taken: dict[int, RankedPassage] = field(default_factory=dict)
-    missed: dict[int, tuple[float, int, RankedPassage, str]] = field(default_factory=dict)
+    ranking: "Ranking"
+    taken: dict[int, "RankedPassage"] = field(default_factory=dict)
+    missed: dict[int, tuple[float, int, "RankedPassage", str]] = field(default_factory=dict)
     """By place, what is compared first to tell the best, and why it was missed."""
     used: int = 0
     misfits: int = 0
@@ -160,10 +163,10 @@ class _Filling:
     words: set[str] = field(default_factory=set)
     """All words of the best of what was taken."""
 
-    def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
+    def fill(self, hits: Iterable["RankedPassage"], budget: int, share: int) -> None:
         """Take hits that fit, best first, up to a share of the budget; one that adds no word counts less."""
         limit, self.misfits = min(budget, self.used + share), 0
-        later = deque[RankedPassage]()
+        later: deque[RankedPassage] = deque()
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
                 if not self._try(later.popleft(), limit):
@@ -174,7 +177,7 @@ class _Filling:
             if not self._try(hit, limit):
                 return
 
-    def _try(self, hit: RankedPassage, limit: int, later: deque[RankedPassage] | None = None) -> bool:
+    def _try(self, hit: "RankedPassage", limit: int, later: "deque[RankedPassage] | None" = None) -> bool:
         """Take a hit if it fits, or put it off if it adds no word; return False if there is enough of all."""
         place, room = hit[0], limit - self.used
         if place in self.taken:
@@ -202,7 +205,7 @@ class _Filling:
         return True
 
     def _take(
-        self, hit: RankedPassage, heading: str, tokens: int, terms: frozenset[str], ends: Iterable[str]
+        self, hit: "RankedPassage", heading: str, tokens: int, terms: frozenset[str], ends: Iterable[str]
     ) -> None:
         place = hit[0]
         self.missed.pop(place, None)
@@ -225,7 +228,7 @@ class _Filling:
                         return True
         return False
 
-    def _miss(self, hit: RankedPassage, why: str) -> None:
+    def _miss(self, hit: "RankedPassage", why: str) -> None:
         self.missed.setdefault(hit[0], (hit[3], hit[0], hit, why))
 
     def trim(self, budget: int) -> tuple[str, int]:
@@ -260,7 +263,7 @@ class _Filling:
             tuple([self._packed(hit, (why,)) for _, _, hit, why in missed]),
         )
 
-    def _packed(self, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
+    def _packed(self, hit: "RankedPassage", reasons: tuple[str, ...]) -> Passage:
         place, number, part, score = hit
         passage, heading, speaker, _ = self.lines[place]
         return _passage((number, part, passage, heading, speaker, score, reasons, ""))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ctxwrap.pack.selection import Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for
 from ctxwrap.retrieval.selection import Lines, Passage, choose_passages, day_name, heading_of
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
@@ -22,6 +21,7 @@ from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
+    from ctxwrap.retrieval.ranking import RankedPassage, Ranking
     from ctxwrap.retrieval.vectors import Embedder, Numbers, Vectors
 
 
@@ -285,7 +285,8 @@ class Retriever:
         if not len(index):
             return Retrieved()
         query, vectors = _shortened(query), self._meanings.of_all_before(min(below, indexed), indexed)
-        if vectors is None and not _specificity()(index, query):
+        is_specific, hits_for, _ = _ranking_tools()
+        if vectors is None and not is_specific(index, query):
             return Retrieved()
         ranking = self._ranking(index, query, vectors, hits_for(index, budget), below)
         ranking.leave_out(below, left)
@@ -335,7 +336,7 @@ class Retriever:
             self._index[1].save(least)
         self._meanings.save(least)
 
-    def _told(self, index: Index, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
+    def _told(self, index: Index, hit: "RankedPassage", reasons: tuple[str, ...]) -> Passage:
         text = (self._texts.passage(hit.number, hit.part) or "").strip()
         heading, speaker = heading_of(index, hit.place), index.speaker(hit.place)
         return Passage(hit.number, hit.part, text, heading, speaker, hit.score, reasons)
@@ -352,14 +353,14 @@ class Retriever:
         following.go_on(below, end)
         return index, following.next
 
-    def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int, below: int) -> Ranking:
-        now = int(self._clock().timestamp())
+    def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int, below: int) -> "Ranking":
+        now, (_, _, ranking) = int(self._clock().timestamp()), _ranking_tools()
         if vectors is not None:
             try:
-                return Ranking(index, query, limit, vectors, now, below)
+                return ranking(index, query, limit, vectors, now, below)
             except Exception as error:
                 self._meanings.give_up(error)
-        return Ranking(index, query, limit, None, now, below)
+        return ranking(index, query, limit, None, now, below)
 
 
 def _add(index: Index, texts: "_Texts", number: int, record: Record, text: str) -> None:
@@ -409,11 +410,12 @@ class _Texts:
 
 
 @cache
-def _specificity() -> Callable[[Index, str], bool]:
+def _ranking_tools() -> "tuple[Callable[[Index, str], bool], Callable[[Index, int], int], type[Ranking]]":
     # numpy takes 0.1 s to import: load it with the first search
     from ctxwrap.retrieval.features import is_specific
+    from ctxwrap.retrieval.ranking import Ranking, hits_for
 
-    return is_specific
+    return is_specific, hits_for, Ranking
 
 
 def _name_in(record: Record) -> str:

@@ -36,10 +36,10 @@ def test_a_layout_that_follows_the_index_is_that_of_its_groups(said: list[tuple[
     for number, (text, group) in enumerate(said):
         index.add(number, text, group=group)
         if number % every == 0:
-            whole.of(index, len(index))
+            whole.of(index)
     starts = np.array(index.group_starts)
     at_once = lay_out(lookup_in(index).column, starts, np.append(starts, len(index))[1:], np.arange(len(starts)))
-    for one, other in zip(whole.of(index, len(index)), at_once, strict=True):
+    for one, other in zip(whole.of(index), at_once, strict=True):
         assert np.array_equal(one, other)
 
 
