@@ -134,13 +134,16 @@ def _as_day(year: int, month: int, day: int) -> str:
     return f"{year:04}-{month:02}-{day:02}" if year else f"--{month:02}-{day:02}"
 
 
+_NO_DATES = Dates(frozenset(), frozenset(), frozenset())
+
+
 def dates_in(text: str, now: int = 0) -> Dates:
     """Return the dates in the text; a year counts only next to a month. `yesterday` is the day before `now`."""
-    hints = _HINTS.of(text)
-    spans = tuple(relative_spans(text, now)) if now else ()
-    is_numeric = hints & _HINTS_AT_NUMBER and ("月" in text or ("-" in text and _ISO.search(text)))
+    hints, is_plain = _HINTS.of(text), text.isascii()
+    spans = tuple(relative_spans(text, now)) if now and (hints & _HINTS_AT_TODAY or not is_plain) else ()
+    is_numeric = hints & _HINTS_AT_NUMBER and (("-" in text and _ISO.search(text)) or (not is_plain and "月" in text))
     if not hints & _HINTS_AT_MONTH and not is_numeric:
-        return Dates(frozenset(), frozenset(), frozenset(), spans)
+        return Dates(*_NO_DATES[:3], spans) if spans else _NO_DATES
     months: set[int] = set()
     days: set[tuple[int, int]] = set()
     years: set[int] = set()
@@ -328,6 +331,9 @@ def _unspaced_spans(text: str, today: int) -> list[Span]:
 
 def spoken_days(text: str, today: int) -> list[str]:
     """Return the days that a text names, or relates to the day it was written, as MM-DD; days count from 1970."""
-    named = [day.name[-5:] for day in days_in(text)]
-    single = [first for first, last in relative_spans(text, today * _DAY) if first == last != today]
+    days, spans = days_in(text), relative_spans(text, today * _DAY)
+    if not days and not spans:
+        return []
+    named = [day.name[-5:] for day in days]
+    single = [first for first, last in spans if first == last != today]
     return list(dict.fromkeys([*named, *(f"{date.fromordinal(day + _EPOCH):%m-%d}" for day in single)]))

@@ -1,7 +1,7 @@
 """The candidates of a pack: texts and retrieved passages, and the selection of those that are worth their tokens."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from ctxwrap.kinds import KINDS, PackKind, is_file, seen_by
@@ -214,11 +214,16 @@ def missed_passages(missed: Iterable[Passage], seen: tuple[Target, ...]) -> list
     return items
 
 
+_KIND_AND_SOURCE = _RETRIEVED.name, _RETRIEVED.source
+_pack_item: Callable[[tuple[Any, ...]], PackItem] = partial(tuple.__new__, PackItem)
+"""Like `_make`, without a call in Python for each passage."""
+
+
 def _passage_item(
     number: int, part: int, tokens: int, included: bool, reason: str, origin: str, seen: tuple[Target, ...]
 ) -> PackItem:
     refs = (f"{number}.{part}",)
-    return PackItem(_RETRIEVED.name, _RETRIEVED.source, tokens, included, reason, 0.5, number, origin, seen, refs)
+    return _pack_item((*_KIND_AND_SOURCE, tokens, included, reason, 0.5, number, origin, seen, refs))
 
 
 def newest_first(passages: Iterable[Passage]) -> list[Passage]:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
 from ctxwrap.language.patterns import Runs, lazy_pattern
-from ctxwrap.language.words import MAX_READ
+from ctxwrap.language.words import MAX_READ, WordHints
 from ctxwrap.retrieval.index import STANDING_TERM, Index
 from ctxwrap.retrieval.layout import ANSWERS, GAP, OPENS, REACH, Ints
 from ctxwrap.retrieval.lookup import lookup_in
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.scan import FORM, MEANT, OWN, CandidateScan, Entry, FeatureColumn
+from ctxwrap.retrieval.scan import FORM, MEANT, OWN, Entry, FeatureColumn, scan_for
 from ctxwrap.retrieval.terms import day_terms, search_terms
 
 if TYPE_CHECKING:
@@ -81,8 +81,16 @@ _ASKED = (
 )
 """Properties that a question may ask for: words of which it has one, and the pattern."""
 
-_ASKING = set[str]().union(*[words for _, words, _ in _ASKED])
 _WORDS = Runs(r"\w")
+
+
+def _hints_of(word: str) -> int:
+    parts = _WORDS.findall(word.lower())
+    return sum([1 << at for at, (_, words, _) in enumerate(_ASKED) if not words.isdisjoint(parts)])
+
+
+_HINTS = WordHints(_hints_of)
+"""Which of these properties a word may ask for."""
 
 _PROPERTIES = {
     "question": int(TextFeature.QUESTION),
@@ -110,23 +118,37 @@ _TERM_FEATURES = ("group", "words", "cover", "around", "rank", "before")
 class FeatureMatrix:
     """Feature columns by slot of the candidates; of empty slots they mean nothing."""
 
-    def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None, now: int = 0, most: int = 0) -> None:
-        """`now` is the time of the query, `most` the number of passages to examine with their neighbours."""
+    def __init__(
+        self,
+        index: Index,
+        text: str,
+        vectors: "Vectors | None" = None,
+        now: int = 0,
+        most: int = 0,
+        end: int | None = None,
+    ) -> None:
+        """`now` is the time of the query, `most` the number of passages before the place `end` to examine closely."""
         text = text[:MAX_READ]
         self.index, self.lookup = index, lookup_in(index)
         self.answers_at_length = index.answers_at_length
         self._dates = dates_in(text, now)
         wanted = dict.fromkeys([*search_terms(text), *day_terms(text, now)])
-        names = self.lookup.names()
-        self._asked = [speaker for speaker, name in enumerate(names) if name and name.issubset(wanted)]
+        self._asked: list[int] = []
         """Speakers whom the query names; one who speaks in several roles is several."""
-        speaker_terms = frozenset().union(*names)
-        self.known_words = speaker_terms.union(wanted)
+        self.known_words, words = frozenset(wanted), [*wanted]
         """The words of the query and of names."""
+        if names := self.lookup.names():
+            self._asked = [speaker for speaker, name in enumerate(names) if name and name.issubset(wanted)]
+            speaker_terms = frozenset[str]().union(*names)
+            self.known_words |= speaker_terms
+            words = [term for term in wanted if term not in speaker_terms]
         self.entries: list[Entry] = []
-        self._add_words([term for term in wanted if term not in speaker_terms] if speaker_terms else [*wanted], wanted)
+        self._add_words(words, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
-        self.scan = CandidateScan(self.lookup, self.entries, self._also, most)
+        end = len(index) if end is None else end
+        self.scan = scan_for(self.lookup, self.entries, self._also, most, end)
+        self.passages, self.seen = min(end, self.scan.layout.passages), self.scan.slots_before(end)
+        """How many candidates there are, and up to which slot; what follows has no words, and is no candidate."""
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
         self._properties: dict[int, list[tuple[float, str]]] = {}
@@ -140,7 +162,7 @@ class FeatureMatrix:
 
     def _names_one(self) -> bool:
         """Whether the query names a single speaker."""
-        return len({self.index.names[speaker][1] for speaker in self._asked}) == 1
+        return bool(self._asked) and len({self.index.names[speaker][1] for speaker in self._asked}) == 1
 
     def _add_words(self, words: list[str], wanted: Container[str]) -> None:
         """Add the terms of the query's words, or of the rarest if there are many."""
@@ -179,7 +201,7 @@ class FeatureMatrix:
     def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
         """Return what the properties count for each slot."""
         counted = tuple([weights[name] if name in self.asked else 0.0 for name in _PROPERTIES])
-        return _scores_of_marks(counted).take(self.scan.layout.marks)
+        return self.scan.by_marks(_scores_of_marks(counted), counted)
 
     def properties_of(self, slot: int, weights: Mapping[str, float]) -> list[tuple[float, str]]:
         """Return what the properties of a passage count, less than zero if they raise its score, and their names."""
@@ -194,14 +216,16 @@ class FeatureMatrix:
         layout, width = self.scan.layout, self.scan.width
         group, words, cover, around, rank, before = self.values[self.names.index("group") :][: len(_TERM_FEATURES)]
         weights, has = self.scan.weigh(self.entries, self._words)
-        words[:] = np.add.reduce(weights[REACH:-REACH].reshape(self._words, width), 0)
+        by_word = weights[REACH:-REACH].reshape(self._words, width)
+        if self.seen < width:
+            by_word[:, self.seen :] = 0.0
+        words[:] = np.add.reduce(by_word, 0)
         around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
         around *= layout.filled
         _scale(words)
         _scale(around)
-        cover[:] = has
-        cover /= max(1, self._words)
-        _rank(words * _ASKS_NOTHING.take(layout.marks), self.scan.steps, rank)
+        np.divide(has, max(1, self._words), out=cover)
+        _rank(words * self.scan.by_marks(_ASKS_NOTHING, "asks nothing"), self.scan.steps, rank)
         before[:] = np.correlate(words, _BEFORE, "full")[:width]
         best = np.maximum.reduceat(words, layout.groups)
         group[:] = best if len(best) == 1 else best.take(layout.group_of)
@@ -218,6 +242,7 @@ class FeatureMatrix:
         if self._meaning is not None:
             meaning = self.row("meaning")
             meaning[:] = self._meaning[layout.places] * layout.filled
+            meaning[self.seen :] = 0.0
             around = np.correlate(meaning, _BOTH_SIDES, "full")[REACH : REACH + width]
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
 
@@ -245,11 +270,11 @@ def is_specific(index: Index, text: str) -> bool:
 
 
 def _asked_for(text: str) -> list[str]:
+    hints = _HINTS.of(text)
+    if not hints:
+        return []
     small = text.lower()
-    found = _ASKING.intersection(_WORDS.findall(small))
-    return (
-        [name for name, words, asked in _ASKED if not words.isdisjoint(found) and asked.search(small)] if found else []
-    )
+    return [name for at, (name, _, asked) in enumerate(_ASKED) if hints & 1 << at and asked.search(small)]
 
 
 @lru_cache(maxsize=64)

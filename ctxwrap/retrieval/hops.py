@@ -37,9 +37,9 @@ def second_hop(
     if not followed:
         return None
     terms = lookup.known([word for _, word in sorted(zip(followed.values(), followed, strict=True))[:_MAX_TERMS]])
-    _, slots, weights = evidence.scan.postings(terms, [-followed[term.term] * term.rarity for term in terms])
+    slots, weights = evidence.scan.postings(terms, [-followed[term.term] * term.rarity for term in terms])
     column = np.zeros(evidence.scan.width, np.float32)
     np.maximum.at(column, slots, weights)
-    column[best] = 0.0
+    column[best] = column[evidence.seen :] = 0.0
     highest = column[column.argmax()]
     return column / highest if highest > 0 else None

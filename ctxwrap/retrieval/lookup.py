@@ -100,8 +100,11 @@ class Lookup:
         self.index, self.count = index, 0
         """`count` is the number of passages."""
         self.whole = WholeLayout()
+        self.scan: object = None
+        """The scan of all passages, which its module keeps here until the index grows."""
         self._columns: dict[str, tuple[Ints, int]] = {}
         self._names: list[frozenset[str]] = []
+        self._are_named = False
         self._full = self._registered = 0
         """The number of full segments, and of those whose prefixes are known."""
         self._segments_with: dict[str, int] = {}
@@ -134,7 +137,7 @@ class Lookup:
                 known[start] = known.get(start, 0) | bit
             self._registered = ordinal + 1
         if self.count != count or len(self._found) > _MAX_FOUND:
-            self.count, self._found = count, {}
+            self.count, self._found, self.scan = count, {}, None
             self._register_terms()
 
     def column(self, name: str) -> Ints:
@@ -150,9 +153,11 @@ class Lookup:
         return known[: len(source)]
 
     def names(self) -> list[frozenset[str]]:
-        """Return the terms of each speaker's name."""
-        self._names += [frozenset(terms_of(name)) for _, name in self.index.names[len(self._names) :]]
-        return self._names
+        """Return the terms of each speaker's name; nothing if none has one."""
+        if len(self._names) < len(self.index.names):
+            self._names += [frozenset(terms_of(name)) for _, name in self.index.names[len(self._names) :]]
+            self._are_named = any(self._names)
+        return self._names if self._are_named else []
 
     def rarity(self, having: int) -> float:
         """Return the weight of a term, or of several together, whose passages may be counted more than once."""
@@ -176,8 +181,9 @@ class Lookup:
         return [term for word in words if (term := self._term(word))]
 
     def _term(self, word: str) -> Term | None:
-        last, full = self._last(word), self._family(word[:PREFIX]).get(word) if self._full else None
-        having = (len(last[0]) if last else 0) + (full.having if full else 0)
+        having, full = len(last[0]) if (last := self._last(word)) else 0, None
+        if self._full and (full := self._family(word[:PREFIX]).get(word)):
+            having += full.having
         return _made_term((word, having, log((self.count + 1) / (having + 0.5)), full, last)) if having else None
 
     def _related_to(self, word: str) -> list[str]:
@@ -263,28 +269,29 @@ class Lookup:
         self._families[start] = found
         return found
 
-    def postings(self, terms: Sequence[Term], edges: Ints | None = None) -> tuple[Ints, Ints, Ints]:
-        """Return all postings of terms: which of the terms, the place and the count.
+    def postings(self, terms: Sequence[Term], edges: Ints | None = None) -> tuple[int, Ints, Ints, Ints]:
+        """Return all postings of terms, in one or two runs of all terms, the size of each part, places and counts.
 
         Of a common term, if `edges` are given, only those between each pair of ascending edges.
         """
         newest = [term.last or _NO_POSTINGS for term in terms]
         all_places, all_counts = zip(*newest, strict=True) if newest else ((), ())
-        which = np.arange(len(terms)).repeat(np.array([*map(len, all_places)], np.intp))
-        places: Ints = np.frombuffer(b"".join(all_places), np.uint16).astype(np.intp)
+        sizes = [*map(len, all_places)]
+        places: Ints = np.frombuffer(b"".join(all_places), np.uint16)
         counts: Ints = np.frombuffer(b"".join(all_counts), np.uint8)
         if not self._full:
-            return which, places, counts
-        full = [(at, *term.full.between(edges)) for at, term in enumerate(terms) if term.full]
-        before: Ints = np.array([at for at, _, _ in full], np.intp).repeat([len(each) for _, each, _ in full])
+            return 1, np.array(sizes, np.intp), places.astype(np.intp), counts
+        full = [term.full.between(edges) if term.full else _NO_FULL for term in terms]
         return (
-            np.concatenate((before, which)),
-            np.concatenate([*[places for _, places, _ in full], places + self.index.bases[-1]]),
-            np.concatenate([*[counts for _, _, counts in full], counts]),
+            2,
+            np.array([*[len(each) for each, _ in full], *sizes], np.intp),
+            np.concatenate([*[each for each, _ in full], places.astype(np.intp) + self.index.bases[-1]]),
+            np.concatenate([*[each for _, each in full], counts]),
         )
 
 
 _NO_POSTINGS: Postings = array("H"), array("B")
+_NO_FULL: tuple[Ints, Ints] = np.empty(0, np.int32), np.empty(0, np.uint8)
 
 
 def lookup_in(index: Index) -> Lookup:

@@ -8,16 +8,20 @@ passages that share rare words with the best ones are raised (`follow`).
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from operator import neg
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
+
+from ctxwrap.retrieval.features import FeatureMatrix, Flags
+from ctxwrap.retrieval.hops import BEST, second_hop
 from ctxwrap.retrieval.index import Index
+from ctxwrap.retrieval.layout import Ints
 from ctxwrap.retrieval.passages import TextFeature
+from ctxwrap.retrieval.scan import FeatureColumn
 
 if TYPE_CHECKING:
-    from ctxwrap.retrieval.features import Flags
-    from ctxwrap.retrieval.layout import Ints
-    from ctxwrap.retrieval.scan import FeatureColumn
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
@@ -111,39 +115,40 @@ class Ranking:
     """The best passages for a query; among equals the newer first."""
 
     def __init__(
-        self, index: Index, text: str, limit: int = 300, vectors: "Vectors | None" = None, now: int = 0
+        self,
+        index: Index,
+        text: str,
+        limit: int = 300,
+        vectors: "Vectors | None" = None,
+        now: int = 0,
+        below: int | None = None,
     ) -> None:
-        # importing numpy takes 0.1 s, which callers that never search should not pay
-        import numpy as np
-
-        from ctxwrap.retrieval import features
-
-        self._evidence, self._limit = features.FeatureMatrix(index, text, vectors, now, limit // 2), limit
+        """Rank the passages of messages numbered lower than `below`."""
+        self._end = len(index) if below is None else bisect_left(index.numbers, below)
+        self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2, self._end), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
         weights, self._margin = weights_for(index)
         self._weights = weights
         self._counted = self._evidence.values
         """What each feature that is no property counts for the score of each slot."""
         self._counted *= np.array([weights[name] for name in self._names])[:, np.newaxis]
-        self._scores = self._evidence.score_properties(weights)
-        self._scores += np.add.reduce(self._counted, 0)
+        self._scores = self._evidence.score_properties(weights) + np.add.reduce(self._counted, 0)
         self._evidence.pair(self._scores)
+        self._scores[self._evidence.seen :] = -inf
         self._hop: FeatureColumn | None = None
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
         self._hits: list[RankedPassage] | None = None
 
     @property
-    def _ranked(self) -> "Ints":
+    def _ranked(self) -> Ints:
         """Slots of the hits, best first."""
         if self._sorted is None:
-            ranked = (self._scores + self._evidence.scan.steps).argsort()[: -self._layout.passages - 1 : -1]
+            ranked = (self._scores + self._evidence.scan.steps).argsort()[: -self._evidence.passages - 1 : -1]
             if self._kept is not None:
                 ranked = ranked[self._kept[ranked]]
             self._sorted, rest = ranked[: self._limit], ranked[self._limit :]
             if len(rest) and self._evidence.answers_at_length:
-                import numpy as np
-
                 # standing instructions have a share of the budget of their own, whatever the question
                 stands = self._layout.marks[rest] & TextFeature.STANDING != 0
                 self._sorted = np.concatenate((self._sorted, rest[stands]))
@@ -160,30 +165,25 @@ class Ranking:
         numbers = self._evidence.index.numbers
         return [numbers[place] for place in self._layout.places[self._ranked[:count]].tolist()]
 
-    def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
-        index, places = self._evidence.index, self._layout.places[ranked].tolist()
-        numbers, parts = [index.numbers[place] for place in places], [index.parts[place] for place in places]
-        rows = zip(places, numbers, parts, self._scores[ranked].tolist(), strict=True)
-        return list(map(_ranked_passage, rows))
+    def _hits_at(self, ranked: Ints) -> list[RankedPassage]:
+        numbers, parts = self._evidence.index.numbers, self._evidence.index.parts
+        rows = zip(self._layout.places[ranked].tolist(), self._scores[ranked].tolist(), strict=True)
+        return [_ranked_passage((place, numbers[place], parts[place], score)) for place, score in rows]
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
-        import numpy as np
-
         numbers = self._evidence.index.numbers
         end = bisect_left(numbers, below)
-        if end < len(numbers) or left:
+        if end < self._end or left:
             kept = [place < end and numbers[place] not in left for place in self._layout.places.tolist()]
             self._kept = np.array(kept, bool)
             self._sorted = self._hits = None
 
     def follow(self, text_of: TextOf) -> None:
         """Raise passages that share rare words with the best hits: what they name may be told in another place."""
-        from ctxwrap.retrieval import hops
-
-        best, index = self._ranked[: hops.BEST], self._evidence.index
+        best, index = self._ranked[:BEST], self._evidence.index
         texts = [text_of(index.numbers[place], index.parts[place]) for place in self._layout.places[best].tolist()]
-        column = hops.second_hop(self._evidence, best, self._scores[best].tolist(), texts)
+        column = second_hop(self._evidence, best, self._scores[best].tolist(), texts)
         if column is not None:
             self._hop = column.astype(float) * self._weights["hop"]
             self._scores += self._hop
@@ -199,22 +199,23 @@ class Ranking:
     def relevant(self, limit: int) -> list[RankedPassage]:
         """Return the best related hits whose scores are close to the best one's."""
         ranked = self._ranked
-        scores = self._scores[ranked]
-        kept = scores >= (max(0.0, scores[scores.argmax()]) if len(scores) else 0.0) - self._margin
+        if not len(ranked):
+            return []
+        least = max(0.0, self._scores.item(ranked.item(0))) - self._margin
         if "meaning" in self._names:
             # scores add up words and meaning, so a passage without a common word is far below one that has some
             meaning = self._counted[self._names.index("meaning")][ranked]
-            kept |= (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
-        ranked = ranked[kept]
+            is_close = (meaning > 0) & (meaning >= _CLOSE_MEANING * meaning.max(initial=0.0))
+            ranked = ranked[is_close | (self._scores[ranked] >= least)]
+            least = -inf
         best = ranked[:limit]
-        around = self._counted[self._names.index("around")][best]
-        if len(best) and not around[around.argmin()]:  # else all of them are related, as is usual
+        best = best[self._scores[best] >= least]
+        if 0.0 in self._counted[self._names.index("around")][best].tolist():  # else all are related, as is usual
             best = ranked[self._are_related(ranked)][:limit]
+            best = best[self._scores[best] >= least]
         return self._hits_at(best)
 
-    def _are_related(self, ranked: "Ints") -> "Flags":
-        import numpy as np
-
+    def _are_related(self, ranked: Ints) -> Flags:
         most = np.maximum.reduce(self._counted[self._names.index("words") :], 0)
         related: Flags = (most if self._hop is None else most + self._hop)[ranked] > 0
         return related

@@ -44,44 +44,44 @@ _EXAMINE_ALL = 720
 class CandidateScan:
     """Candidate passages, laid out in slots."""
 
-    def __init__(self, lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Ints], most: int) -> None:
-        """Examine the best `most` passages with their neighbours, and `also` places that words would not find."""
-        self.lookup = lookup
-        self._edges: Ints | None = None
-        average = lookup.index.words / lookup.count if lookup.count else 1.0
-        self._least_norm, self._norm_per_term = K1 * (1 - _B), K1 * _B / (average or 1.0)
-        if lookup.count <= _EXAMINE_ALL:
-            self.layout = lookup.whole.of(lookup.index)
-        else:
-            self.layout = self._laid_out(np.union1d(self._best(entries, max(_LEAST_BEST, most)), also(most)))
-        self.width = len(self.layout.marks)
-        self._norms = self.layout.lengths * self._norm_per_term + self._least_norm
+    def __init__(self, lookup: Lookup, layout: Layout, edges: Ints | None = None) -> None:
+        """`edges` are the first places and ends of the blocks, unless they hold all passages."""
+        self.lookup, self.layout, self._edges = lookup, layout, edges
+        self.width = len(layout.marks)
+        least, per_term = _norms(lookup)
+        self._norms = layout.lengths * per_term + least
         self.steps = _STEPS[: self.width] if self.width <= len(_STEPS) else np.arange(self.width) * _TINY
         """Added to scores when sorting, so that the newer of equals comes first."""
+        self._by_marks: dict[object, FeatureColumn] = {}
 
-    def _laid_out(self, best: Ints) -> Layout:
-        """Lay out passages with their neighbours."""
-        opening = self.lookup.column("group_starts").astype(np.int64)
-        groups = np.searchsorted(opening, best, side="right") - 1
-        starts = np.maximum(best - REACH, opening[groups])
-        ends = np.minimum(best + REACH + 1, np.append(opening, self.lookup.count)[groups + 1])
-        starts, ends, groups = _merge_blocks(starts, ends, groups)
-        self._edges = np.column_stack((starts, ends)).astype(np.int32).ravel()
-        return lay_out(self.lookup.column, starts, ends, groups)
+    def by_marks(self, values: FeatureColumn, key: object) -> FeatureColumn:
+        """Return for each slot what its marks are worth; the values of a key must stay the same."""
+        if (known := self._by_marks.get(key)) is None:
+            known = self._by_marks[key] = values.take(self.layout.marks)
+        return known
+
+    def slots_before(self, end: int) -> int:
+        """Return how many slots there are up to the last place before `end`."""
+        if self._edges is not None or end >= self.layout.passages:
+            return self.width
+        return self.layout.slots.item(end - 1) + 1 if end else 0
 
     def column(self, name: str) -> Ints:
         """Return a column of the index by slot; what it has for empty slots means nothing."""
         return self.lookup.column(name)[self.layout.places]
 
-    def postings(self, terms: Sequence[Term], weights: Sequence[float]) -> tuple[Ints, Ints, FeatureColumn]:
-        """Return the postings of terms in the candidates: which of the terms, the slot, and the weight there."""
-        which, places, counts = self.lookup.postings(terms, self._edges)
+    def postings(self, terms: Sequence[Term], weights: Sequence[float], *columns: Sequence[int]) -> list[Ints]:
+        """Return the slots of the terms' postings, the weights there, and each posting's value in columns of terms."""
+        runs, sizes, places, counts = self.lookup.postings(terms, self._edges)
         slots = self.layout.slots[places]
-        if self._edges is not None:
-            here = slots.nonzero()[0]
-            which, slots, counts = which[here], slots[here], counts[here]
-        most = np.array([(K1 + 1) * weight for weight in weights], np.float32)[which]
-        return which, slots, most * (counts / (counts + self._norms[slots]))
+        found: FeatureColumn = np.array([*weights] * runs, np.float32).repeat(sizes)
+        counts = counts.astype(np.float32)
+        found *= counts / (counts + self._norms[slots])
+        rows = [slots, found, *[np.array([*column] * runs).repeat(sizes) for column in columns]]
+        if self._edges is None:
+            return rows
+        here = slots.nonzero()[0]
+        return [row[here] for row in rows]
 
     def weigh(self, entries: Sequence[Entry], words: int) -> tuple[FeatureColumn, FeatureColumn]:
         """Return for each query word and slot the weight of its best term there, and how many words each slot has.
@@ -93,45 +93,74 @@ class CandidateScan:
             return weights, np.zeros(width)
         in_order = sorted(entries, key=itemgetter(2))  # what is assigned last stays
         terms, rows, rarities, kinds = zip(*in_order, strict=True)
-        which, slots, found = self.postings(terms, rarities)
-        at = np.array([row * width + REACH for row in rows])[which] + slots
+        starts = [row * width + REACH for row in rows]
+        slots, found, at, *kind = self.postings(terms, rarities, starts, *((kinds,) if MEANT in kinds else ()))
+        at += slots
         weights[at] = found
-        said = np.array([kind != MEANT for kind in kinds])[which] if MEANT in kinds else slice(None)
+        said = kind[0] != MEANT if kind else slice(None)
         if FORM not in kinds:
             return weights, np.bincount(slots[said], minlength=width)
         has = np.zeros(len(weights), np.float32)  # of several forms of a word, one counts
         has[at[said]] = 1.0
         return weights, np.add.reduce(has[REACH:-REACH].reshape(words, width), 0)
 
-    def _best(self, entries: Sequence[Entry], most: int) -> Ints:
-        """Return the passages with the highest term scores, newer ones first among equals.
 
-        Term counts are only used in the closer examination.
-        """
-        read, weights, count = list[Term](), list[float](), 0
-        for term in sorted([term for term, _, _, kind in entries if kind == OWN], key=_rarest_first):
-            if read and count + term.having > _MAX_POSTINGS:
-                break
-            read.append(term)
-            weights.append(term.rarity)
-            count += term.having
-        others = {term.term: term for term, _, _, kind in entries if kind != OWN}
-        for term in sorted(others.values(), key=_rarest_first):
-            if count > _ENOUGH_POSTINGS:
-                break
-            read.append(term)
-            weights.append(_FORM_WEIGHT * term.rarity)
-            count += term.having
-        lengths, worth = self.lookup.column("lengths"), 1 / (1 + self._least_norm + self._norm_per_term * _LENGTHS)
-        rows, places, _ = self.lookup.postings(read)
-        scores: FeatureColumn = np.bincount(
-            places, np.array(weights, float)[rows] * worth[lengths[places]], minlength=self.lookup.count
-        )
-        if not self.lookup.index.answers_at_length:
-            return _best_places(scores, most)
-        # a model's long answers repeat the question's words, so they would leave no place for the user's own
-        is_user = np.array([role == "user" for role, _ in self.lookup.index.names])[self.lookup.column("speaker_ids")]
-        return np.concatenate((_best_places(scores * is_user, most), _best_places(scores * ~is_user, most // 2)))
+def scan_for(
+    lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Ints], most: int, end: int
+) -> CandidateScan:
+    """Return the best `most` of the first `end` passages with their neighbours, and `also` what words would not find.
+
+    Of few passages it has all, whatever the query.
+    """
+    if lookup.count <= _EXAMINE_ALL:
+        if not isinstance(lookup.scan, CandidateScan):
+            lookup.scan = CandidateScan(lookup, lookup.whole.of(lookup.index))
+        return lookup.scan
+    best = np.union1d(_best(lookup, entries, max(_LEAST_BEST, most), end), also(most))
+    opening, best = lookup.column("group_starts").astype(np.int64), best[: best.searchsorted(end)]
+    groups = np.searchsorted(opening, best, side="right") - 1
+    starts = np.maximum(best - REACH, opening[groups])
+    ends = np.minimum(best + REACH + 1, np.append(opening[1:], end).clip(max=end)[groups])
+    starts, ends, groups = _merge_blocks(starts, ends, groups)
+    edges = np.column_stack((starts, ends)).astype(np.int32).ravel()
+    return CandidateScan(lookup, lay_out(lookup.column, starts, ends, groups), edges)
+
+
+def _norms(lookup: Lookup) -> tuple[float, float]:
+    """Return how much the least passage, and each of its terms, lowers the weight of one term."""
+    average = lookup.index.words / lookup.count if lookup.count else 1.0
+    return K1 * (1 - _B), K1 * _B / (average or 1.0)
+
+
+def _best(lookup: Lookup, entries: Sequence[Entry], most: int, end: int) -> Ints:
+    """Return the passages with the highest term scores, newer ones first among equals.
+
+    Term counts are only used in the closer examination.
+    """
+    read, weights, count = list[Term](), list[float](), 0
+    for term in sorted([term for term, _, _, kind in entries if kind == OWN], key=_rarest_first):
+        if read and count + term.having > _MAX_POSTINGS:
+            break
+        read.append(term)
+        weights.append(term.rarity)
+        count += term.having
+    others = {term.term: term for term, _, _, kind in entries if kind != OWN}
+    for term in sorted(others.values(), key=_rarest_first):
+        if count > _ENOUGH_POSTINGS:
+            break
+        read.append(term)
+        weights.append(_FORM_WEIGHT * term.rarity)
+        count += term.having
+    least, per_term = _norms(lookup)
+    lengths, worth = lookup.column("lengths"), 1 / (1 + least + per_term * _LENGTHS)
+    runs, sizes, places, _ = lookup.postings(read)
+    found = np.array(weights * runs, float).repeat(sizes) * worth[lengths[places]]
+    scores: FeatureColumn = np.bincount(places, found, minlength=lookup.count)[:end]
+    if not lookup.index.answers_at_length:
+        return _best_places(scores, most)
+    # a model's long answers repeat the question's words, so they would leave no place for the user's own
+    is_user = np.array([role == "user" for role, _ in lookup.index.names])[lookup.column("speaker_ids")[:end]]
+    return np.concatenate((_best_places(scores * is_user, most), _best_places(scores * ~is_user, most // 2)))
 
 
 _LENGTHS = np.arange(256)
@@ -150,7 +179,7 @@ def _best_places(scores: FeatureColumn, most: int) -> Ints:
 
 def _high_places(scores: FeatureColumn, most: int) -> Ints:
     """Return slightly more places than needed, without sorting all: most passages have a single common word."""
-    border = float(scores.max())
+    border = float(scores.max(initial=0.0))
     for _ in range(_THRESHOLD_STEPS):
         border *= _THRESHOLD_FACTOR
         high = scores > border

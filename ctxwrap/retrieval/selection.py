@@ -1,18 +1,21 @@
 """Fills a token budget with the best passages, rendered in chronological order."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctxwrap.language.patterns import Runs, lazy_pattern
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import TextFeature
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking, TextOf
+
+if TYPE_CHECKING:
+    # it imports numpy, which takes 0.1 s
+    from ctxwrap.retrieval.ranking import RankedPassage, Ranking, TextOf
 
 CountTokens = Callable[[str], int]
 
@@ -91,10 +94,13 @@ class Line(NamedTuple):
     tokens: int
 
 
+_line: Callable[[tuple[str, str, str, int]], Line] = partial(tuple.__new__, Line)
+
+
 class Lines(dict[int, Line]):
     """The lines of an index by place, made on first use and kept for later queries."""
 
-    def __init__(self, index: Index, text_of: TextOf, count: CountTokens) -> None:
+    def __init__(self, index: Index, text_of: "TextOf", count: CountTokens) -> None:
         super().__init__()
         self.index, self.count = index, count
         self._text_of = text_of
@@ -106,12 +112,12 @@ class Lines(dict[int, Line]):
         passage = (self._text_of(index.numbers[place], index.parts[place]) or "").strip()
         speaker = index.speaker(place)
         tokens = self.count(_rendered_line(speaker, passage)) if passage else 0
-        line = self[place] = Line(passage, heading_of(index, place), speaker, tokens)
+        line = self[place] = _line((passage, heading_of(index, place), speaker, tokens))
         return line
 
 
 def select_passages(
-    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
+    index: Index, ranking: "Ranking", text_of: "TextOf", budget: int, count: CountTokens
 ) -> PassageSelection:
     """Select the best hits that fit, under a heading per day or group, within `budget` tokens."""
     filling = _filled(Lines(index, text_of, count), ranking, ranking.hits, budget)
@@ -120,20 +126,20 @@ def select_passages(
 
 
 def choose_passages(
-    lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int
+    lines: Lines, ranking: "Ranking", hits: Sequence["RankedPassage"], budget: int
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """Return the chosen and the missed of the hits, best first, for callers that render them differently."""
     return _filled(lines, ranking, hits, budget).result()
 
 
-def _filled(lines: Lines, ranking: Ranking, hits: Sequence[RankedPassage], budget: int) -> "_Filling":
+def _filled(lines: Lines, ranking: "Ranking", hits: Sequence["RankedPassage"], budget: int) -> "_Filling":
     filling = _Filling(lines, ranking)
     for some, share in _budget_shares(lines.index, hits):
         filling.fill(some, budget, round(budget * share))
     return filling
 
 
-def _budget_shares(index: Index, hits: Sequence[RankedPassage]) -> list[tuple[Sequence[RankedPassage], float]]:
+def _budget_shares(index: Index, hits: Sequence["RankedPassage"]) -> list[tuple[Sequence["RankedPassage"], float]]:
     """Split the budget: pairs of candidates and share, in order; the last gets the rest."""
     if not index.answers_at_length:
         return [(hits, 1.0)]
@@ -146,70 +152,70 @@ def _budget_shares(index: Index, hits: Sequence[RankedPassage]) -> list[tuple[Se
 @dataclass(slots=True)
 class _Filling:
     lines: Lines
-    ranking: Ranking
-    taken: dict[int, RankedPassage] = field(default_factory=dict)
-    missed: dict[int, tuple[float, int, RankedPassage, str]] = field(default_factory=dict)
+    ranking: "Ranking"
+    taken: dict[int, "RankedPassage"] = field(default_factory=dict)
+    missed: dict[int, tuple[float, int, "RankedPassage", str]] = field(default_factory=dict)
     """By place, what is compared first to tell the best, and why it was missed."""
     used: int = 0
+    misfits: int = 0
     headings: set[str] = field(default_factory=set)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
     """All words of the best of what was taken."""
 
-    def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
-        """Take hits that fit, best first, up to a share of the budget."""
-        limit = min(budget, self.used + share)
-        misfits = 0
-        for hit in self._in_order(hits, limit):
-            if limit - self.used < _MIN_TOKENS or misfits >= _MAX_MISFITS:
-                self._miss(hit, "no room was left")
-                if len(self.missed) >= _MAX_MISSED:
-                    return
-            elif hit.place not in self.taken:
-                misfits += not self._take(hit, self.lines[hit.place], limit)
-
-    def _in_order(self, hits: Iterable[RankedPassage], limit: int) -> Iterator[RankedPassage]:
-        """Yield hits best first; one that adds no word to what was taken counts less."""
-        later = deque[RankedPassage]()
+    def fill(self, hits: Iterable["RankedPassage"], budget: int, share: int) -> None:
+        """Take hits that fit, best first, up to a share of the budget; one that adds no word counts less."""
+        limit, self.misfits = min(budget, self.used + share), 0
+        later: deque[RankedPassage] = deque()
         for hit in hits:
             while later and later[0].score - _NOTHING_NEW >= hit.score:
-                yield later.popleft()
-            room, place = limit - self.used, hit.place
-            is_new = self.words and room >= _MIN_TOKENS and place not in self.taken
-            if is_new and self.lines[place].tokens <= room and self._adds_nothing(self.lines[place]):
-                later.append(hit)
-            else:
-                yield hit
-        yield from later
+                if not self._try(later.popleft(), limit):
+                    return
+            if not self._try(hit, limit, later):
+                return
+        for hit in later:
+            if not self._try(hit, limit):
+                return
 
-    def _adds_nothing(self, line: Line) -> bool:
-        """Whether a line has no word that the best lines lack."""
-        terms, _ = _words_in(line.passage)
-        return len(terms) >= _MANY_WORDS and terms <= self.words
-
-    def _take(self, hit: RankedPassage, line: Line, limit: int) -> bool:
-        """Take a hit if it fits; return False only if it did not fit."""
-        passage, heading, _, more = line
+    def _try(self, hit: "RankedPassage", limit: int, later: "deque[RankedPassage] | None" = None) -> bool:
+        """Take a hit if it fits, or put it off if it adds no word; return False if there is enough of all."""
+        place, room = hit[0], limit - self.used
+        if place in self.taken:
+            return True
+        if room < _MIN_TOKENS or self.misfits >= _MAX_MISFITS:
+            self._miss(hit, "no room was left")
+            return len(self.missed) < _MAX_MISSED
+        passage, heading, _, more = self.lines[place]
         if not passage:
             return True
-        if self.used + more <= limit and heading and heading not in self.headings:
-            more += self.lines.count(_rendered(heading))
-        if self.used + more > limit:
+        if more <= room:
+            terms, ends = _words_in(passage)
+            if later is not None and len(terms) >= _MANY_WORDS and terms <= self.words:
+                later.append(hit)
+                return True
+            if heading and heading not in self.headings:
+                more += self.lines.count(_rendered(heading))
+        if more > room:
+            self.misfits += 1
             self._miss(hit, "it did not fit")
-            return False
-        terms, ends = _words_in(passage)
-        if self._is_repeated(terms, ends):
+        elif self._is_repeated(terms, ends):
             self._miss(hit, "nearly the same is there")
-            return True
-        self.missed.pop(hit.place, None)
+        else:
+            self._take(hit, heading, more, terms, ends)
+        return True
+
+    def _take(
+        self, hit: "RankedPassage", heading: str, tokens: int, terms: frozenset[str], ends: Iterable[str]
+    ) -> None:
+        place = hit[0]
+        self.missed.pop(place, None)
         self.headings.add(heading)
-        self.taken[hit.place] = hit
-        self.used += more
+        self.taken[place] = hit
+        self.used += tokens
         if len(self.taken) <= _BEST_LINES:
             self.words |= terms
         for end in ends:
             self.said.setdefault(end, []).append(terms)
-        return True
 
     def _is_repeated(self, terms: frozenset[str], ends: Iterable[str]) -> bool:
         """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
@@ -222,10 +228,8 @@ class _Filling:
                         return True
         return False
 
-    def _miss(self, hit: RankedPassage, why: str) -> None:
-        place, _, _, score = hit
-        if place not in self.taken:
-            self.missed.setdefault(place, (score, place, hit, why))
+    def _miss(self, hit: "RankedPassage", why: str) -> None:
+        self.missed.setdefault(hit[0], (hit[3], hit[0], hit, why))
 
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
@@ -259,7 +263,7 @@ class _Filling:
             tuple([self._packed(hit, (why,)) for _, _, hit, why in missed]),
         )
 
-    def _packed(self, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
+    def _packed(self, hit: "RankedPassage", reasons: tuple[str, ...]) -> Passage:
         place, number, part, score = hit
         passage, heading, speaker, _ = self.lines[place]
         return _passage((number, part, passage, heading, speaker, score, reasons, ""))
@@ -275,12 +279,11 @@ def _words_in(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
     return words, (min(words), max(words)) if words else ()
 
 
-def _ascii_words(text: str) -> Iterable[str]:
-    for word in set(_WORDS.findall(text.lower())):
-        if len(word) > _SHORT_WORD:
-            yield word
-        elif not word.isalpha():
-            yield from _DIGITS.findall(word)
+def _ascii_words(text: str) -> set[str]:
+    words = set(_WORDS.findall(text.lower()))
+    short = [word for word in words if len(word) <= _SHORT_WORD]
+    words.difference_update(short)
+    return words.union(*[_DIGITS.findall(word) for word in short if not word.isalpha()])
 
 
 def heading_of(index: Index, place: int) -> str:

@@ -192,6 +192,8 @@ def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tu
         return ()
     said = [(passage.number, subjects(passage.text)) for passage in best]
     learned = [item for item in made if _is_learned_from(item, said)]
+    if not learned:
+        return ()
     read = "\n".join(passage.text for passage in best)
     return recall_items(past.memory, Circumstances(number, answered=read), learned, "the message was found")
 

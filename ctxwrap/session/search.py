@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ctxwrap.pack.selection import Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
-from ctxwrap.retrieval.ranking import RankedPassage, Ranking, hits_for
 from ctxwrap.retrieval.selection import Lines, Passage, choose_passages, day_name, heading_of
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
@@ -22,6 +21,7 @@ from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
+    from ctxwrap.retrieval.ranking import RankedPassage, Ranking
     from ctxwrap.retrieval.vectors import Embedder, Numbers, Vectors
 
 
@@ -65,9 +65,14 @@ class IncrementalIndexer:
         """The first message that is not indexed."""
         self._unsaved = 0
 
-    def go_on(self, below: int) -> None:
-        """Index messages before that number, up to the limit per query."""
-        end, left = min(below, self.next + _AT_ONCE), self._most
+    def go_on(self, below: int, end: int) -> None:
+        """If a message before `below` is missing, index all that are there before `end`, up to the limit per query.
+
+        A query needs no newer ones, but few at a time cost more, and what is kept about an index ends when it grows.
+        """
+        if self.next >= below:
+            return
+        end, left = min(end, self.next + _AT_ONCE), self._most
         while self.next < end and left > 0:
             first, self.next = self.next, min(end, self.next + _RECORDS_AT_A_TIME)
             for number, record in sorted(self._pick(range(first, self.next)).items()):
@@ -166,15 +171,20 @@ class Meanings:
         self._embedding = embedding
         self._vectors: tuple[Vectors, IncrementalIndexer] | None = None
 
-    def of_all_before(self, number: int) -> "Vectors | None":
-        """None until nearly all these messages are embedded: a part alone would outrank the others."""
+    def of_all_before(self, number: int, end: int) -> "Vectors | None":
+        """None until nearly all these messages are embedded: a part alone would outrank the others.
+
+        There are messages up to `end`.
+        """
+        if self._embedding is no_model:
+            return None
         try:
             self._vectors = self._vectors or self._loaded()
             if self._vectors is None:
                 return None
             vectors, following = self._vectors
             if not vectors.is_remote:
-                following.go_on(number)
+                following.go_on(number, end)
             return vectors if following.next >= number - _NOT_YET_EMBEDDED * vectors.is_remote else None
         except Exception as error:
             self.give_up(error)
@@ -265,17 +275,20 @@ class Retriever:
         self._texts = _Texts(log, self._pick)
         self._lines: Lines | None = None
 
-    def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Retrieved:
-        """Passages of messages before `below`, without abandoned (`left`) ones."""
+    def find(
+        self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges, end: int = 0
+    ) -> Retrieved:
+        """Passages of messages before `below`, without abandoned (`left`) ones; the log has messages up to `end`."""
         if below <= 1:
             return Retrieved()
-        index, end = self._fed(below)
+        index, indexed = self._fed(below, max(below, end))
         if not len(index):
             return Retrieved()
-        query, vectors = _shortened(query), self._meanings.of_all_before(end)
-        if vectors is None and not _specificity()(index, query):
+        query, vectors = _shortened(query), self._meanings.of_all_before(min(below, indexed), indexed)
+        is_specific, hits_for, _ = _ranking_tools()
+        if vectors is None and not is_specific(index, query):
             return Retrieved()
-        ranking = self._ranking(index, query, vectors, hits_for(index, budget))
+        ranking = self._ranking(index, query, vectors, hits_for(index, budget), below)
         ranking.leave_out(below, left)
         texts = self._texts
         texts.expect(partial(ranking.best_numbers, _AT_A_TIME))
@@ -288,12 +301,13 @@ class Retriever:
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
         """The best messages before `below`, each once, with its best passage."""
-        index, end = self._fed(below)
+        index, end = self._fed(below, below)
         while end < below:
-            index, end = self._fed(below)
+            index, end = self._fed(below, below)
         if not len(index):
             return []
-        ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end), max(300, 4 * limit))
+        vectors = self._meanings.of_all_before(end, end)
+        ranking = self._ranking(index, _shortened(query), vectors, max(300, 4 * limit), below)
         ranking.leave_out(below, left)
         best: dict[int, RankedPassage] = {}
         for hit in ranking.related():
@@ -322,13 +336,13 @@ class Retriever:
             self._index[1].save(least)
         self._meanings.save(least)
 
-    def _told(self, index: Index, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
+    def _told(self, index: Index, hit: "RankedPassage", reasons: tuple[str, ...]) -> Passage:
         text = (self._texts.passage(hit.number, hit.part) or "").strip()
         heading, speaker = heading_of(index, hit.place), index.speaker(hit.place)
         return Passage(hit.number, hit.part, text, heading, speaker, hit.score, reasons)
 
-    def _fed(self, below: int) -> tuple[Index, int]:
-        """The index, and the first message that is not in it."""
+    def _fed(self, below: int, end: int) -> tuple[Index, int]:
+        """The index of at least the messages before `below`, if not too many are new; and the first that it lacks."""
         if self._index is None:
             index = index_files.load(self._log, index_files.WORDS, Index.from_segments)
             self._index = (
@@ -336,17 +350,17 @@ class Retriever:
                 IncrementalIndexer(self._log, self._pick, index_files.WORDS, index, partial(_add, index, self._texts)),
             )
         index, following = self._index
-        following.go_on(below)
+        following.go_on(below, end)
         return index, following.next
 
-    def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int) -> Ranking:
-        now = int(self._clock().timestamp())
+    def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int, below: int) -> "Ranking":
+        now, (_, _, ranking) = int(self._clock().timestamp()), _ranking_tools()
         if vectors is not None:
             try:
-                return Ranking(index, query, limit, vectors, now)
+                return ranking(index, query, limit, vectors, now, below)
             except Exception as error:
                 self._meanings.give_up(error)
-        return Ranking(index, query, limit, now=now)
+        return ranking(index, query, limit, None, now, below)
 
 
 def _add(index: Index, texts: "_Texts", number: int, record: Record, text: str) -> None:
@@ -396,11 +410,12 @@ class _Texts:
 
 
 @cache
-def _specificity() -> Callable[[Index, str], bool]:
+def _ranking_tools() -> "tuple[Callable[[Index, str], bool], Callable[[Index, int], int], type[Ranking]]":
     # numpy takes 0.1 s to import: load it with the first search
     from ctxwrap.retrieval.features import is_specific
+    from ctxwrap.retrieval.ranking import Ranking, hits_for
 
-    return is_specific
+    return is_specific, hits_for, Ranking
 
 
 def _name_in(record: Record) -> str:

@@ -315,7 +315,8 @@ class Session:
     def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Retrieved:
         """Passages about a query from messages before number `below`; nothing if retrieval fails."""
         try:
-            found = self._retriever.find(query, min(below, self.next_message), budget, count, self.state.branch.left)
+            end, left = self.next_message, self.state.branch.left
+            found = self._retriever.find(query, min(below, end), budget, count, left, end)
             if self.state.origins.least is None:  # no message is foreign
                 return found
             return Retrieved(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))

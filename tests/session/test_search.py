@@ -527,11 +527,12 @@ def test_purge_marker_message_is_not_found(store: Store) -> None:
 
 
 def test_index_continues_from_an_older_segment(store: Store) -> None:
-    with limits(segment=8):
+    with limits(segment=8, at_once=13):
         talk = filled(store, 40)
-        talk.finds("apple", below=14)
+        talk.finds("apple")
         log = store.open(KEY)
         old = log.files.load(f"{CACHE}/1") or b""
+    with limits(segment=8):
         talk.finds("apple")
         assert len(segments_of(log)) == 5
         with log.locked():
