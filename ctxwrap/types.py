@@ -333,8 +333,9 @@ class Operation(NamedTuple):
 
     def as_json(self) -> Record:
         """The operation as the log keeps it."""
-        fields = self._asdict()
-        return fields if self.successor else {name: value for name, value in fields.items() if name != "successor"}
+        kind, id, tier, item, reason, successor = self
+        fields = {"kind": kind, "id": id, "tier": tier, "item": item, "reason": reason}
+        return {**fields, "successor": successor} if successor else fields
 
 
 class Candidate(NamedTuple):

@@ -107,8 +107,10 @@ def budget_as_json(budget: Record) -> Record:
     """A budget in the form of the log: without usual values, and without what follows from the rest."""
     spent = {name: tokens for name, tokens in budget["spent"].items() if tokens or name not in _NOTHING}
     short = {**budget, "spent": spent}
-    usual = {**_USUAL, **_reckoned(short)}
-    return {name: value for name, value in short.items() if name == "spent" or usual.get(name) != value}
+    for name, value in (_USUAL | _reckoned(short)).items():
+        if short.get(name) == value:
+            del short[name]
+    return short
 
 
 def budget_in(event: Record) -> Record:
@@ -127,7 +129,7 @@ _NOTHING = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", 
 
 
 def _reckoned(budget: Record) -> Record:
-    spent = sum([count_in(budget["spent"], name) or 0 for name in budget["spent"]])
+    spent = sum([count for count in budget["spent"].values() if type(count) is int and count > 0])
     return {"effective": max(0, (count_in(budget, "limit") or 0) - (count_in(budget, "fixed") or 0)), "used": spent}
 
 

@@ -4,6 +4,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -31,16 +32,28 @@ class Alignment:
 
 
 def digest(message: Message) -> Digest:
-    return blake2b(_said(message).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def _said(message: Message) -> str:
     """A digest of a message in canonical form. Plain text skips the JSON encoding."""
     content = _plain(message.content)
     if isinstance(content, str) and not message.tool_calls:
-        return f"{message.role}\n{message.tool_call_id!r}\n{content}"
+        digest_of = _kept_text_digest if len(content) <= _LONGEST_KEPT else _text_digest
+        return digest_of(message.role, message.tool_call_id, content)
     calls = [(call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls]
-    return _spelled((message.role, content, message.tool_call_id, *calls))
+    return _hashed(_spelled((message.role, content, message.tool_call_id, *calls)))
+
+
+def _text_digest(role: str, tool_call_id: str, content: str) -> Digest:
+    return _hashed(f"{role}\n{tool_call_id!r}\n{content}")
+
+
+_LONGEST_KEPT = 1024
+"""Characters up to which the digest of a text is kept: all texts together have at most one million."""
+
+_kept_text_digest = lru_cache(maxsize=1024)(_text_digest)
+"""A message is compared with the log before it is written to it, and again whenever the caller sends it along."""
+
+
+def _hashed(said: str) -> Digest:
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _plain(content: Content) -> Content:
@@ -329,9 +342,10 @@ class Branch:
         del self.digests[keep:], self._ids[keep:], self._numbers[keep:]
 
     def _forget(self) -> None:
-        surplus = max(0, len(self) - _WINDOW)
-        del self.digests[:surplus], self._ids[:surplus], self._numbers[:surplus]
-        self._before += surplus
+        surplus = len(self.digests) - _WINDOW
+        if surplus > 0:
+            del self.digests[:surplus], self._ids[:surplus], self._numbers[:surplus]
+            self._before += surplus
         kept = self._columns.kept
         while len(kept) - self._first > (_RECENT if self._recent_size <= _RECENT_SIZE else 1):
             size = size_of(kept[self._first].message)
@@ -360,8 +374,10 @@ class Branch:
 
 def size_of(message: Message) -> int:
     """The length of a message with its parts and tool calls, in characters."""
-    content = message.content if isinstance(message.content, str) else repr(message.content)
-    return len(content) + sum(len(str(call["arguments"])) for call in message.tool_calls)
+    size = len(message.content if isinstance(message.content, str) else repr(message.content))
+    for call in message.tool_calls:
+        size += len(str(call["arguments"]))
+    return size
 
 
 _RUNS = 4096

@@ -18,7 +18,6 @@ from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stores.base import Files
-from ctxwrap.stores.log_format import numbers_in
 from ctxwrap.tokens.measure import estimate_message_tokens
 from ctxwrap.types import Message, Record
 
@@ -86,7 +85,8 @@ class Derived:
         self.swap.take_message(number, message, said, tokens, str(control.get("id") or ""), blobs)
         if len(self.swap.filled) > _UNREAD:
             self._digest_filled()
-        self.dedup.take(f"messages:{number}", blobs, tokens)
+        if blobs:
+            self.dedup.take(f"messages:{number}", blobs, tokens)
         self.collected.take_message(number, message, control)
         self._note_time(control)
         if message.role == "tool":
@@ -108,8 +108,6 @@ class Derived:
         if kind in COUNTING and isinstance(control, dict):
             self._messages = int(control.get("messages") or self._messages)
             self.swap.end_turn(self._messages)
-        if "prefix" in event and (first := min(filter(None, numbers_in(str(event["prefix"]["messages"]))), default=0)):
-            self.swap.begin_window(first)
         if kind == "start":
             self.created_at = self.created_at or str(event["runtime"]["startup_at"])
             self._round = max(self._round, int(event["runtime"]["round"]))
@@ -118,12 +116,23 @@ class Derived:
             self.compliance.take(event)
         elif kind != "done":
             self._take_other(event, number)
+        if memory.crossings:
+            self._take_crossings(memory)
+
+    def _take_crossings(self, memory: Memory) -> None:
+        """Fold which items came to swap or left it."""
         for was, item in memory.crossings:
             if was is not None:
                 self.swap.return_item(was)
             if item.tier == "swap":
                 self.swap.take_item(item)
         memory.crossings.clear()
+
+    def take_window(self, messages: Iterable[int]) -> None:
+        """Fold which messages a pack sends, 0 for those without a number."""
+        first = min(filter(None, messages), default=0)
+        if first:
+            self.swap.begin_window(first)
 
     def _take_other(self, event: Record, number: int) -> None:
         """Fold an event that few turns have."""

@@ -1,6 +1,7 @@
 """Missing context: gaps in a pack and questions of the model, detected, logged and resolved."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, get_args
 
@@ -97,10 +98,11 @@ def pack_events(
 
     A gap that stays is logged again only if its severity changes.
     """
-    lacks = {each.id: each for each in gaps_in(items, report)}
-    if not known and not lacks:
+    wanted = _wanted(items)
+    if not (known or wanted or report):
         return []
-    shown = {_source_of(item) for item in _wanted(items) if item.included}
+    lacks = {each.id: each for each in gaps_in(wanted, report)}
+    shown = {_source_of(item) for item in wanted if item.included}
     there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
     left = {each.id: each for each in known if each not in there and each not in over}
@@ -116,8 +118,12 @@ def pack_events(
 
 def _wanted(items: Sequence[PackItem]) -> list[PackItem]:
     """The items that are missing context when a pack lacks them: those of a few kinds."""
-    kinds = {kind for kind in {item.kind for item in items} if is_file(kind) or kind_named(kind).severity is not None}
-    return [item for item in items if item.kind in kinds]
+    return [item for item in items if _is_missed(item.kind)]
+
+
+@lru_cache(maxsize=256)
+def _is_missed(kind: str) -> bool:
+    return is_file(kind) or kind_named(kind).severity is not None
 
 
 def _overdue(known: MissingItems, round: int) -> list[MissingContext]:

@@ -16,6 +16,10 @@ OWN, LATE = "c", "l"
 """The parts that end a turn: the usual one, and the turn's own after a presumed one."""
 
 
+_ANSWERS = (f"{OWN}0", f"{LATE}0")
+"""How the ids of answers end."""
+
+
 def answer_id(turn: str, part: str = OWN) -> str:
     """The id of a turn's answer."""
     return f"{turn}-{part}0"
@@ -81,7 +85,8 @@ class Turns:
     def take_answer(self, turn: str, control: Record) -> None:
         """Fold a message's control data; it is read before the events of the same append."""
         id = str(control.get("id"))
-        if id in (answer_id(turn), answer_id(turn, LATE)):
+        of, _, last = id.rpartition("-")
+        if last in _ANSWERS and of == turn:
             self._answers[id] = PRESUMED if control.get("reason") == PRESUMED else str(control.get("status"))
             _bound(self._answers)
 

@@ -138,8 +138,10 @@ class Session:
             with self.log.locked(redoable=redoable):
                 try:
                     self.refresh()
-                    self._close_dead_turns()
-                    paid = self._flush_deferred()
+                    if self.state.turns.begun:
+                        self._close_dead_turns()
+                    if self._deferred:
+                        paid = self._flush_deferred()
                     yield
                 finally:
                     sync = self.log.unsynced()
@@ -184,10 +186,11 @@ class Session:
     def _read_on(self) -> int:
         """Fold new records, and return how many there were."""
         count = 0
-        for stream in STREAMS:
-            records, position = self.log.read(stream, self._positions[stream])
-            self._take(stream, records, position)
-            count += len(records)
+        for stream, before in self._positions.items():
+            records, position = self.log.read(stream, before)
+            if position != before or records:
+                self._take(stream, records, position, self.whole)
+                count += len(records)
         return count
 
     def open_turn(self, request: Request, now: datetime) -> TurnInputs:
@@ -261,8 +264,9 @@ class Session:
         """The turn's last messages that are not in the log yet; a late answer names the one it supersedes."""
         if self.state.turns.answered(turn, part):
             return ()
-        control = {"supersedes": answer_id(turn)} if part == LATE else {}
-        return [{**record, "ctx": {**record["ctx"], **control}} for record in messages]
+        if part != LATE:
+            return messages
+        return [{**record, "ctx": {**record["ctx"], "supersedes": answer_id(turn)}} for record in messages]
 
     def _append(
         self,
@@ -274,17 +278,20 @@ class Session:
         part: str,
         is_edge: bool,
     ) -> None:
-        lasting = self._settings.durability == "always" or (is_edge and self._settings.durability == "turn")
-        time = timestamp(now)
+        durability, time = self._settings.durability, timestamp(now)
+        lasting = durability == "always" or (is_edge and durability == "turn")
         whole = self.numbered("messages", turn, part, messages, time)
-        written = {
-            "messages": [blobs.externalise(record, self.log.files, lasting=lasting) for record in whole],
-            "events": self._counted(self._allowed(turn, self.numbered("events", turn, part, events, time)), len(whole)),
-        }
-        contents = {id(apart): record for apart, record in zip(written["messages"], whole, strict=True)}
-        for stream, position in self.log.append(written, lasting=lasting).items():
-            self._take(stream, written[stream], position, lambda record: contents[id(record)])
-            self._unsaved += len(written[stream])
+        said = [blobs.externalise(record, self.log.files, lasting=lasting) for record in whole]
+        happened = self._allowed(turn, self.numbered("events", turn, part, events, time))
+        for event in happened:
+            if event.get("type") in COUNTING:  # derived files depend on the number of messages
+                event["ctx"]["messages"] = self.state.sequence["messages"] + len(whole)
+        ends = self.log.append({"messages": said, "events": happened}, lasting=lasting)
+        if said:
+            self._take("messages", said, ends["messages"], lambda apart: _one_of(whole, said, apart))
+        if happened:
+            self._take("events", happened, ends["events"], self.whole)
+        self._unsaved += len(said) + len(happened)
         if self._derives:
             self._derive()
 
@@ -369,21 +376,16 @@ class Session:
             return list(map(Forgetting(ids=forgotten).event, events))
         return [without_facts(open_turn.event(event), is_forgotten) for event in events]
 
-    def _counted(self, events: list[Record], new: int) -> list[Record]:
-        """Add the number of messages to events that end a turn or come with a message: derived files depend on it."""
-        for event in events:
-            if event.get("type") in COUNTING:
-                event["ctx"]["messages"] = self.state.sequence["messages"] + new
-        return events
-
     def numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:
         """The records with their control data; the ids of a named part are the same when it is written again."""
-        first, head = self.state.sequence[stream] + 1, f"{turn}-{part}{'e' if stream == 'events' else ''}"
+        number, head = self.state.sequence[stream], f"{turn}-{part}{'e' if stream == 'events' else ''}"
         named = {"turn": turn, "time": time} if "-" in turn else {"time": time}
-        return [
-            {**record, "ctx": {"v": 1, "seq": seq, "id": f"{head}{at if part else seq}", **named, **record["ctx"]}}
-            for at, (seq, record) in enumerate(enumerate(records, first))
-        ]
+        numbered = []
+        for at, record in enumerate(records):
+            number += 1
+            control = {"v": 1, "seq": number, "id": f"{head}{at if part else number}", **named, **record["ctx"]}
+            numbered.append({**record, "ctx": control})
+        return numbered
 
     def defer_write(self, turn: str, end: Callable[[], TurnEnd]) -> None:
         """Write the end of a turn, which the store refused, before the next write."""
@@ -424,13 +426,13 @@ class Session:
         """The round of each new message."""
         return rounds_of(self.state, new)
 
-    def _take(self, stream: str, records: Sequence[Record], position: int, whole: RecordChange | None = None) -> None:
+    def _take(self, stream: str, records: Sequence[Record], position: int, whole: RecordChange) -> None:
         for record in records:
-            self.state.take(stream, record, whole or self.whole)
+            self.state.take(stream, record, whole)
             if stream == "messages" and (number := number_in(record)):
                 self._recent[number] = record
-        while len(self._recent) > _RECENT:
-            self._recent.pop(next(iter(self._recent)))
+                if len(self._recent) > _RECENT:
+                    self._recent.pop(next(iter(self._recent)))
         self._positions[stream] = position
 
     def _new_retriever(self) -> Retriever:
@@ -503,6 +505,11 @@ class Session:
         except Exception as error:
             logger.debug("session %r: ignored its checkpoint: %r", self.key.session, error)
             self._begin()
+
+
+def _one_of(whole: Sequence[Record], apart: Sequence[Record], wanted: Record) -> Record:
+    """The whole record for one of those whose contents may be stored apart."""
+    return next(record for record, each in zip(whole, apart, strict=True) if each is wanted)
 
 
 def _lengths(new: Iterable[Message]) -> list[int]:

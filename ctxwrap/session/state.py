@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ctxwrap.memory.decay import TierMove
 from ctxwrap.memory.epoch import Tiers, parse_epoch
@@ -13,6 +14,7 @@ from ctxwrap.pack import injection
 from ctxwrap.session.branch import Branch, Digest, Origins, digest
 from ctxwrap.session.derived import Derived
 from ctxwrap.session.documents import Documents
+from ctxwrap.session.missing import CLASSES as MISSING_CLASSES
 from ctxwrap.session.missing import missing_after
 from ctxwrap.session.missing import missing_from_json as missing_from_json
 from ctxwrap.session.open_turns import Compliance, Turns
@@ -21,7 +23,7 @@ from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.log_format import message_in, next_number, timestamp, tokens_in, turn_in
 from ctxwrap.stores.names import owner_kind
-from ctxwrap.tokens.reported_usage import usage_in
+from ctxwrap.tokens.reported_usage import totals_in
 from ctxwrap.types import LoggedMessage, Message, MissingContext, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
@@ -32,8 +34,8 @@ OPERATING = ("snapshot", "observation", "recall", "pin", "forget", "merge")
 EVERYTHING = "everything"
 """The reason in what remains of an event after everything was deleted."""
 
-_CONNECTING = frozenset({"start", "memory", "join", "contribution", "merge", "forget"})
-"""Events that may connect a session with a user or a team."""
+_CONNECTING = frozenset({"memory", "join", "contribution", "merge", "forget"})
+"""Events that may, as the start of a turn, connect a session with a user or a team."""
 
 _STEP = timedelta(microseconds=1)
 _FAR = timedelta(days=366)
@@ -148,31 +150,35 @@ class SessionState:
         return Runtime(round, timestamp(_moment_after(last, now, began)), self.runtime.startup_at)
 
     def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
-        message, control = message_in(whole(record)), dict(record.get("ctx") or {})
-        number, turn = int(control.get("round") or 0), turn_in(record)
+        control: Record = record.get("ctx") or {}
+        if not isinstance(control, dict):
+            raise TypeError("the control data is no object")
+        message = message_in(record if control.get("blob") is None else whole(record))
+        at, turn = self.sequence["messages"], turn_in(record)
         said = str(control.get("digest") or "")
         if not said.isalnum():
             said = digest(message)
-        self.origins.add(self.sequence["messages"], self._origin(message, control))
+        self.origins.add(at, self._origin(message, control))
         if "purged" in control:
             self.purged.add(turn)
             message = placeholder(message)
-        self.derived.take_message(self.sequence["messages"], message, said, record)
+        self.derived.take_message(at, message, said, record)
         if message.role == "system":
             self._take_system(said, turn)
             return
-        at, id, parent = self.sequence["messages"], str(control.get("id") or ""), control.get("parent") or ""
-        self.branch.drop(str(control.get("supersedes") or ""))
+        if control.get("supersedes"):
+            self.branch.drop(str(control["supersedes"]))
+        id, parent = str(control.get("id") or ""), control.get("parent") or ""
         self.branch.add(LoggedMessage(at, message, tokens_in(record)), said, id, parent)
         self.turns.take_answer(turn, control)
         self.last_turn = turn
-        self.round = max(self.round, number)
+        self.round = max(self.round, int(control.get("round") or 0))
         self.answered = message.role == "assistant"
 
     def _origin(self, message: Message, control: Record) -> Origin:
         """The origin of a message. A model's message without one may derive from everything before it."""
         own = origin_of(message)
-        if message.role != "assistant":
+        if message.role != "assistant" or control.get("origin") == own:
             return own
         return least_trusted(own, parse_origin(control.get("origin")) or self.origins.least or own)
 
@@ -191,39 +197,54 @@ class SessionState:
     def _take_event(self, event: Record) -> None:
         kind = event.get("type")
         if kind == "start":
-            runtime = Runtime(**event["runtime"])
-            self._go_by(event.get("rules"))
-            self.round = max(self.round, runtime.round)
-            self.runtime = runtime
-            self.began = int(event.get("began") or 0)
-            self.moves += self.memory.advance(runtime.round)
-        elif kind == "evolution":
-            logged = [TierMove(**move) for move in event["moves"]]
-            self.moves = [move for move in self.moves if move not in logged]
+            self._take_start(event)
+        elif kind == "done":
+            self.turns.take(event)
+            tokens_in, tokens_out = totals_in(event.get("usage"))
+            self.tokens_in += tokens_in or 0
+            self.tokens_out += tokens_out or 0
         elif kind in OPERATING and "operations" in event:
-            operations = [Operation(**operation) for operation in event["operations"]]
-            self.moves += self.memory.apply(operations, int(event.get("round") or self.round))
-            self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
-            self.memory.active_task = str(event.get("active_task", self.memory.active_task))
-            if kind == "snapshot":
-                changed = least_trusted_foreign(str((each.item or {}).get("origin")) for each in operations)
-                self.state_origin = parse_origin(event.get("origin")) or changed or "assistant"
-        elif kind == "purge" and event.get("reason") == EVERYTHING:
-            self.is_erased = True
+            self._take_operations(kind, event)
+        elif kind in MISSING_CLASSES:
+            self.missing = missing_after(self.missing, event)
+        else:
+            self._take_other(kind, event)
         if kind in _CONNECTING:
             self._take_connection(kind, event, event.get("ctx") or {})
-        if kind in ("start", "delta", "done"):
-            self.turns.take(event)
-        if kind == "done":
-            usage = usage_in(event.get("usage"))
-            self.tokens_in += usage.tokens_in or 0
-            self.tokens_out += usage.tokens_out or 0
-        if kind in ("start", "repack"):
-            self._take_pack(event)
-        if kind == "working_set" and event.get("granted") is True and event.get("by") == "model":
-            self._take_file(str(event["path"]), event)
-        self.missing = missing_after(self.missing, event)
         self.derived.take_event(event, self.memory, self.sequence["events"])
+
+    def _take_start(self, event: Record) -> None:
+        runtime = Runtime(**event["runtime"])
+        self._go_by(event.get("rules"))
+        self.round = max(self.round, runtime.round)
+        self.runtime = runtime
+        self.began = int(event.get("began") or 0)
+        self.moves += self.memory.advance(runtime.round)
+        self._take_connection("start", event, event.get("ctx") or {})
+        self.turns.take(event)
+        self._take_pack(event)
+
+    def _take_operations(self, kind: str, event: Record) -> None:
+        operations = [Operation(**operation) for operation in event["operations"]]
+        self.moves += self.memory.apply(operations, int(event.get("round") or self.round))
+        self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
+        self.memory.active_task = str(event.get("active_task", self.memory.active_task))
+        if kind == "snapshot":
+            self.state_origin = parse_origin(event.get("origin")) or _foreign_in(operations) or "assistant"
+
+    def _take_other(self, kind: Any, event: Record) -> None:
+        """Fold an event that few turns have."""
+        if kind == "evolution":
+            logged = [TierMove(**move) for move in event["moves"]]
+            self.moves = [move for move in self.moves if move not in logged]
+        elif kind == "delta":
+            self.turns.take(event)
+        elif kind == "repack":
+            self._take_pack(event)
+        elif kind == "purge" and event.get("reason") == EVERYTHING:
+            self.is_erased = True
+        elif kind == "working_set" and event.get("granted") is True and event.get("by") == "model":
+            self._take_file(str(event["path"]), event)
 
     def _take_connection(self, kind: str, event: Record, control: Record) -> None:
         """Fold what connects a session with its owners."""
@@ -250,6 +271,7 @@ class SessionState:
             self.pack = {**same, **event}
         if "prefix" in event:
             self.prefix = injection.from_json(event["prefix"])
+            self.derived.take_window(self.prefix.messages)
             self.outputs = tuple(map(str, event.get("outputs") or ()))
         if "epoch" in event:
             self.epoch = parse_epoch(event["epoch"])
@@ -342,6 +364,10 @@ class SessionState:
         }
         self.members = {tuple(session): number for *session, number in known["members"]}
         self.derived = Derived.from_json(known["derived"])
+
+
+def _foreign_in(operations: Iterable[Operation]) -> Origin | None:
+    return least_trusted_foreign(str((each.item or {}).get("origin")) for each in operations)
 
 
 def _moment_after(last: datetime, now: datetime, began: datetime) -> datetime:

@@ -128,8 +128,9 @@ def turn_in(record: Record) -> str:
 
 def next_number(record: Record, before: int) -> int:
     """The number of a record that follows number `before`: its own if that is higher, else the next."""
-    number = number_in(record) or 0
-    return number if number > before else before + 1
+    control: Any = record.get("ctx")
+    number = control.get("seq") if isinstance(control, dict) else None
+    return number if isinstance(number, int) and number > before else before + 1
 
 
 def numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+from functools import lru_cache
 
 from ctxwrap.errors import InvalidId
 
@@ -60,9 +61,10 @@ def safe_name(value: str) -> str:
     return f"{stem}+{digest[:32]}"
 
 
-def file_parts(name: str) -> list[str]:
+@lru_cache(maxsize=1024)
+def file_parts(name: str) -> tuple[str, ...]:
     """Split the name of a session's file into its parts; ValueError if it is not valid."""
-    parts = name.split("/") if name else []
+    parts = tuple(name.split("/")) if name else ()
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ValueError(f"{name!r} is not a valid file name in a session")
     return parts

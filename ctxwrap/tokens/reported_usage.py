@@ -27,22 +27,21 @@ def usage_in(usage: Any) -> Usage:
     thoughts = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
     cached = count_in(details, "cached_tokens")
     return Usage(
-        _total(usage, ("prompt_tokens",), _ANTHROPIC),
-        _total(usage, ("completion_tokens",), ("output_tokens",)),
+        *totals_in(usage),
         count_in(usage, "cache_read_input_tokens") if cached is None else cached,
         count_in(usage, "cache_creation_input_tokens"),
         count_in(thoughts, "reasoning_tokens"),
     )
 
 
+def totals_in(usage: Any) -> tuple[int | None, int | None]:
+    """The tokens in and out."""
+    tokens_in, tokens_out = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
+    if tokens_in is None:
+        counts = [count for name in _ANTHROPIC if (count := count_in(usage, name)) is not None]
+        tokens_in = sum(counts) if counts else None
+    return tokens_in, count_in(usage, "output_tokens") if tokens_out is None else tokens_out
+
+
 def _object(record: Any, name: str) -> Any:
     return record.get(name) if isinstance(record, dict) else None
-
-
-def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
-    """Return the sum of the fields of the first spelling that is present."""
-    for spelling in names:
-        counts = [count for name in spelling if (count := count_in(usage, name)) is not None]
-        if counts:
-            return sum(counts)
-    return None

@@ -141,6 +141,11 @@ class TurnRedactor:
         )
 
 
+def redactor_for(redaction: Redaction | None) -> TurnRedactor | None:
+    """What redacts by a policy, if there is one."""
+    return None if redaction is None else TurnRedactor(redaction)
+
+
 @dataclass(frozen=True, slots=True)
 class TurnRecords:
     """Builds the records of one turn, and the events of its stages if `evidence` is "log"."""
@@ -156,40 +161,37 @@ class TurnRecords:
     def ids(self, attempt: int) -> receipt.EventIds:
         return receipt.EventIds(self.key.session, self.id, self.inputs.runtime.round, attempt)
 
-    def message(self, message: Message, redactor: TurnRedactor, **control: Any) -> Record:
+    def message(self, message: Message, redactor: TurnRedactor | None, **control: Any) -> Record:
         """A message as the log keeps it, with its number of tokens."""
-        redacted, measure = redactor.message(message), Measure(self.request.model)
+        measure = Measure(self.request.model)
+        if redactor is None:
+            return as_record(message, tokens={measure.name: measure.counted(message)}, **control)
+        redacted = redactor.message(message)
         return redactor.record(message, redacted, tokens={measure.name: measure.counted(redacted)}, **control)
 
     def asked(self, new: Iterable[tuple[Message, int]]) -> list[Record]:
         """The caller's new messages, each with its round; the first one continues the conversation at its parent."""
-        parents = iter([self.inputs.parent])
-        return [
-            self.message(
-                message,
-                TurnRedactor(self.settings.redaction),
-                round=number,
-                parent="" if message.role == "system" else next(parents, ""),
-            )
-            for message, number in new
-        ]
+        redactor, parent, asked = redactor_for(self.settings.redaction), self.inputs.parent, []
+        for message, number in new:
+            if message.role == "system":
+                asked.append(self.message(message, redactor, round=number))
+            else:
+                asked.append(self.message(message, redactor, round=number, parent=parent))
+                parent = ""
+        return asked
 
-    def answer(self, reply: Reply, redactor: TurnRedactor, status: str, reason: str, origin: Origin) -> list[Record]:
+    def answer(
+        self, reply: Reply, redactor: TurnRedactor | None, status: str, reason: str, origin: Origin
+    ) -> list[Record]:
         """The reply so far; its parent is the caller's newest message, if that is new too."""
-        follows_new = any(message.role != "system" for message, _ in self.inputs.new)
-        return [
-            self.message(
-                message,
-                redactor,
-                round=self.inputs.runtime.round,
-                parent="" if follows_new else self.inputs.parent,
-                status=status,
-                reason=reason,
-                origin=_written_from(origin),
-            )
-            for message in reply.messages[:1]
-            if message.content or message.tool_calls or not reason
-        ]
+        message = reply.messages[0] if reply.messages else None
+        if message is None or not (message.content or message.tool_calls or not reason):
+            return []
+        parent = self.inputs.parent
+        if parent and any(message.role != "system" for message, _ in self.inputs.new):
+            parent = ""
+        control = {"status": status, "reason": reason, "origin": _written_from(origin)}
+        return [self.message(message, redactor, round=self.inputs.runtime.round, parent=parent, **control)]
 
     def start(
         self, pack: Pack | None, body: Body, stored: Mapping[str, Record], redactor: TurnRedactor, origin: Origin
@@ -207,27 +209,31 @@ class TurnRecords:
             "began": inputs.began,
             "origin": _written_from(origin),
             **self._pack_fields(pack, body, stored),
-            **redactor.evidence(),
-            "ctx": {"writer": inputs.writer, **_owners(inputs), **_blobs(stored)},
         }
+        if self.settings.redaction is not None:
+            start |= redactor.evidence()
+        start["ctx"] = control = {"writer": inputs.writer}
+        if inputs.owners:
+            control |= _owners(inputs)
+        if stored:
+            control |= _blobs(stored)
         if inputs.rules:
             start["rules"] = inputs.rules
-        outputs = pack.outputs if pack else ()
-        recalled = (*inputs.recalled, *(pack.recalled if pack else ()))
-        return self._with_stages([start, *self._memory(recalled), *self.files(outputs)], 1)
+        events = [start]
+        if inputs.moves:
+            events.append({"type": "evolution", "run": self.id, "moves": list(inputs.moves), "ctx": {}})
+        if recalled := (*inputs.recalled, *(pack.recalled if pack else ())):
+            back = [operation.as_json() for operation in recalled]
+            event = {"type": "recall", "run": self.id, "round": inputs.runtime.round, "operations": back}
+            events.append({**event, "ctx": {}})
+        if pack and pack.outputs:
+            events += self.files(pack.outputs)
+        return self._with_stages(events, 1)
 
     def repack(self, pack: Pack, body: Body, stored: Mapping[str, Record]) -> list[Record]:
         """The event for the smaller pack that was sent in the end."""
         event = {"type": "repack", "run": self.id, **self._pack_fields(pack, body, stored), "ctx": _blobs(stored)}
         return self._with_stages([event], 2)
-
-    def _memory(self, recalled: Sequence[Operation]) -> list[Record]:
-        """The events for moves in memory since the last turn, and for items recalled from swap."""
-        inputs = self.inputs
-        moves: Record = {"type": "evolution", "run": self.id, "moves": list(inputs.moves), "ctx": {}}
-        back = [operation.as_json() for operation in recalled]
-        recall: Record = {"type": "recall", "run": self.id, "round": inputs.runtime.round, "operations": back}
-        return [*([moves] if inputs.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
 
     def files(self, decisions: Iterable[Decision]) -> list[Record]:
         """The events for decisions on requests to the working set."""
@@ -270,15 +276,16 @@ class TurnRecords:
             event |= {"due": True, "model": self.request.model}
         if applied is not None:
             event["operations"] = [operation.as_json() for operation in operations]
-            event |= {name: applied[name] for name in ("capabilities", "active_task")}
+            event["capabilities"], event["active_task"] = applied["capabilities"], applied["active_task"]
             event["origin"] = _written_from(origin)
-        return [{**event, "ctx": {}}]
+        event["ctx"] = {}
+        return [event]
 
     def observation(self, operations: Iterable[Operation]) -> list[Record]:
         """The event for what rules changed in memory."""
         changes = [operation.as_json() for operation in operations]
         event = {"type": "observation", "run": self.id, "round": self.inputs.runtime.round, "operations": changes}
-        return [{**event, "ctx": {}}] if changes else []
+        return [{**event, "ctx": {}}]
 
     def choices(self, reply: Reply) -> list[Record]:
         """The events for further choices, which are not part of the conversation."""
@@ -287,27 +294,23 @@ class TurnRecords:
             for index, message in enumerate(reply.messages[1:], 1)
         ]
 
-    def tool_calls(self, reply: Reply, answer_number: int) -> list[Record]:
-        """The events for the tools that the reply calls."""
-        calls = (call for message in reply.messages[:1] for call in message.tool_calls)
-        return [self._tool_event("tool_call", call["id"], call["name"], answer_number) for call in calls]
+    def tool_calls(self, answer: Message, number: int) -> list[Record]:
+        """The events for the tools that an answer, which gets this number in the log, calls."""
+        return [self._tool_event("tool_call", call["id"], call["name"], number) for call in answer.tool_calls]
 
     def tool_results(self) -> list[Record]:
         """The events for tool results since the last turn: call, size, and whether it failed."""
-        new = enumerate((message for message, _ in self.inputs.new), self.inputs.first_message)
-        results = [(number, message) for number, message in new if message.role == "tool"]
-        names = self._names_of_calls() if results else {}
-        return [
-            self._tool_event(
-                "tool_result",
-                message.tool_call_id,
-                message.name or names.get(message.tool_call_id, ""),
-                number,
-                bytes=len(message.text.encode("utf-8", "surrogatepass")),
-                **({"error": True} if message.extra.get("is_error") is True else {}),
-            )
-            for number, message in results
-        ]
+        events: list[Record] = []
+        names: dict[str, str] | None = None
+        for number, (message, _) in enumerate(self.inputs.new, self.inputs.first_message):
+            if message.role == "tool":
+                names = self._names_of_calls() if names is None else names
+                name = message.name or names.get(message.tool_call_id, "")
+                more: Record = {"bytes": len(message.text.encode("utf-8", "surrogatepass"))}
+                if message.extra.get("is_error") is True:
+                    more["error"] = True
+                events.append(self._tool_event("tool_result", message.tool_call_id, name, number, **more))
+        return events
 
     def _names_of_calls(self) -> dict[str, str]:
         known = (*(logged.message for logged in self.inputs.history), *self.request.messages)
@@ -318,13 +321,15 @@ class TurnRecords:
         return {**event, "message": number, **more, "ctx": {}}
 
     def ended(
-        self, records: list[Record], attempt: int, reply: Reply, reason: str, redactor: TurnRedactor
+        self, records: list[Record], attempt: int, reply: Reply, reason: str, redactor: TurnRedactor | None
     ) -> list[Record]:
         """`records`, the events of their stages, and the event that ends the turn."""
         done = self._done(reply, reason, redactor)
-        return [*records, *self._stages([*records, done], attempt), done]
+        if self.settings.evidence == "log":
+            records = [*records, *self._stages([*records, done], attempt)]
+        return [*records, done]
 
-    def _done(self, reply: Reply, reason: str, redactor: TurnRedactor) -> Record:
+    def _done(self, reply: Reply, reason: str, redactor: TurnRedactor | None) -> Record:
         status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
         done: Record = {
             "type": "done",
@@ -335,19 +340,21 @@ class TurnRecords:
             "model": reply.model,
             "usage": dict(reply.usage),
         }
-        calls = [call["id"] for message in reply.messages for call in message.tool_calls if call.get("id")]
+        calls: list[str] = []
+        for message in reply.messages:
+            if message.tool_calls:
+                calls += [call["id"] for call in message.tool_calls if call.get("id")]
         if calls:
             done["tool_call_ids"] = calls
         if (reply.finish or reply.messages) and not receipt.was_accepted(done):
             done["taken"] = True
-        return {**done, "ctx": {}, **redactor.evidence()}
+        done["ctx"] = {}
+        return done if redactor is None else {**done, **redactor.evidence()}
 
     def _with_stages(self, records: list[Record], attempt: int) -> list[Record]:
-        return [*records, *self._stages(records, attempt)]
+        return [*records, *self._stages(records, attempt)] if self.settings.evidence == "log" else records
 
     def _stages(self, records: list[Record], attempt: int) -> list[Record]:
-        if self.settings.evidence != "log":
-            return []
         return receipt.stage_events(records, self.ids(attempt), sends=self.mode in receipt.SENDING)
 
     def redacted(self, events: list[Record]) -> list[Record]:
@@ -360,8 +367,11 @@ class TurnRecords:
     def _pack_fields(self, pack: Pack | None, body: Body, stored: Mapping[str, Record]) -> Record:
         if pack is None:
             return {"pack": []}
+        items: Sequence[PackItem] = pack.items
+        if self.settings.redaction is not None:
+            items = TurnRedactor(self.settings.redaction).items(items)
         fields: Record = {
-            "pack": receipt.items_as_json(TurnRedactor(self.settings.redaction).items(pack.items)),
+            "pack": receipt.items_as_json(items),
             "budget": receipt.budget_as_json(pack.budget),
             "prefix": injection.as_json(pack.prefix),
             "sent": {**pack.sent, "state": self._state(pack), "texts": _texts(stored)},
@@ -386,8 +396,6 @@ class TurnRecords:
 
 def _owners(inputs: TurnInputs) -> Record:
     """The control data of a turn that names a user or a team."""
-    if not inputs.owners:
-        return {}
     names = {owner.kind: owner.key.session for owner in inputs.owners}
     return {"owners": names, "merged": {owner.kind: owner.merged for owner in inputs.owners}}
 
@@ -404,4 +412,4 @@ def _blobs(stored: Mapping[str, Record]) -> Record:
 
 def _texts(stored: Mapping[str, Record]) -> Record:
     """The index in `_blobs` of each text, by name."""
-    return {name: index for index, name in enumerate(stored)}
+    return dict(zip(stored, range(len(stored)), strict=True))

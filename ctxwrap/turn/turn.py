@@ -11,7 +11,7 @@
 The driver (`sync`, `async_`) does the provider's I/O, `lifecycle` that of the store.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from ctxwrap.session.open_turns import NO_SNAPSHOT, row_after
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.tokens import TooLong
 from ctxwrap.turn.memory_changes import changes_with_owners, last_user_text, memory_changes
-from ctxwrap.turn.records import TurnRecords, TurnRedactor
+from ctxwrap.turn.records import TurnRecords, TurnRedactor, redactor_for
 from ctxwrap.turn.reply_reader import ReplyReader, SentRequest, shown_texts
 from ctxwrap.types import (
     USABLE,
@@ -180,8 +180,9 @@ class Turn:
     def opening_records(self, stored: Mapping[str, Record] | None = None) -> Records:
         """The caller's new messages, and the events that start the turn; `stored` says where `texts` are."""
         records, sent = self._records, self._sent
-        start = records.start(sent.pack, sent.body, stored or {}, self._redactor, self._origin)
-        events = [*start, *self._missing_in_pack(self._inputs.missing), *records.tool_results()]
+        events = records.start(sent.pack, sent.body, stored or {}, self._redactor, self._origin)
+        events += self._missing_in_pack(self._inputs.missing)
+        events += records.tool_results()
         return records.asked(self._asked.new), records.redacted(events)
 
     def shrink(self, rejection: TooLong) -> bool:
@@ -221,9 +222,10 @@ class Turn:
         pack = self._sent.pack
         if pack is None:
             return []
-        ids = self._records.ids(self._sent.attempt)
-        events = self._records.redacted(missing.pack_events(known, pack.items, pack.report, ids))
-        self._outcome.missing_when_sent = self._outcome.missing = reduce(missing_after, events, known)
+        events = missing.pack_events(known, pack.items, pack.report, self._records.ids(self._sent.attempt))
+        if events:
+            events = self._records.redacted(events)
+            self._outcome.missing_when_sent = self._outcome.missing = reduce(missing_after, events, known)
         return events
 
     # Read: see `reader`
@@ -267,7 +269,7 @@ class Turn:
         `answer_number` is the number the reply gets in the log; `interrupted` says why the reply was not read to its
         end. May be called again, with newer memory, if the records could not be written.
         """
-        reply, redactor = self.reader.reply, TurnRedactor(self._settings.redaction)
+        reply, redactor = self.reader.reply, redactor_for(self._settings.redaction)
         records, outcome, origin = self._records, self._outcome, self._origin
         aborted = self.reader.why_incomplete(interrupted)
         self.reader.is_saved = True
@@ -277,34 +279,39 @@ class Turn:
         outcome.operations, outcome.violations = (), ()
         outcome.contributions = ()
         if not aborted and self.mode == "enabled":
-            outcome.operations, outcome.violations = self._memory_changes(reply, applied, memory, answer_number)
+            outcome.operations, outcome.violations = self._memory_changes(reply, applied, memory, answer_number, origin)
         if applied is not None:
             capabilities, violation = merge_capabilities(memory.capabilities, applied["capabilities"])
             applied = {**applied, "capabilities": capabilities}
             outcome.violations += (*((violation,) if violation else ()), *write_once_violations(outcome.operations))
         due = not aborted and self.reader.is_snapshot_due(reply)
         messages = records.answer(reply, redactor, outcome.status, aborted, origin)
-        redactor.reading(self.reader.raw_reading)  # counts what it finds there
-        events = [
-            *self.reader.reasks.events(self.id),
-            *records.snapshot(self._with_violations(reply.reading), applied, outcome.operations, origin, due=due),
-            *records.observation(outcome.operations if applied is None else ()),
-            *(each.as_event(self.id, self.round) for each in self._outcome.contributions),
-            *records.files(file_decisions),
-            *self._questions(applied, answer_number),
-            *records.tool_calls(reply, answer_number),
-            *records.choices(reply),
-        ]
+        if redactor is not None:
+            redactor.reading(self.reader.raw_reading)  # counts what it finds there
+        events = self.reader.reasks.events(self.id) if self.reader.reasks.attempts else []
+        events += records.snapshot(self._with_violations(reply.reading), applied, outcome.operations, origin, due=due)
+        if outcome.operations and applied is None:
+            events += records.observation(outcome.operations)
+        if outcome.contributions:
+            events += [each.as_event(self.id, self.round) for each in outcome.contributions]
+        if file_decisions:
+            events += records.files(file_decisions)
+        if applied is not None and "missing" in applied:
+            events += self._questions(applied["missing"], answer_number)
+        if reply.messages and reply.messages[0].tool_calls:
+            events += records.tool_calls(reply.messages[0], answer_number)
+        if len(reply.messages) > 1:
+            events += records.choices(reply)
         return messages, records.redacted(records.ended(events, self._sent.attempt, reply, aborted, redactor))
 
     def _memory_changes(
-        self, reply: Reply, snapshot: Mapping[str, Any] | None, memory: Memory, answer_number: int
+        self, reply: Reply, snapshot: Mapping[str, Any] | None, memory: Memory, answer_number: int, origin: Origin
     ) -> tuple[tuple[Operation, ...], tuple[str, ...]]:
         first, pack = self._inputs.first_message, self._sent.pack
         message = reply.messages[0] if reply.messages else None
         circumstances = Circumstances(
             round=self.round,
-            origin=self._origin,
+            origin=origin,
             source=f"messages:{first}-{max(first, answer_number)}",
             said=last_user_text(self._request),
             answered=message.text if message else "",
@@ -335,12 +342,10 @@ class Turn:
             return None
         return reading.snapshot
 
-    def _questions(self, snapshot: Mapping[str, Any] | None, answer_number: int) -> list[Record]:
+    def _questions(self, listed: Iterable[Mapping[str, str]], answer_number: int) -> list[Record]:
         """The events for what the model needs to know, and for what it no longer asks."""
-        if snapshot is None or "missing" not in snapshot:
-            return []
         ids, known = self._records.ids(self._sent.attempt), self._outcome.missing_when_sent
-        asked = missing.question_events(known, snapshot["missing"], ids, f"messages:{answer_number}")
+        asked = missing.question_events(known, listed, ids, f"messages:{answer_number}")
         events = self._records.redacted(asked)
         self._outcome.missing = reduce(missing_after, events, known)
         return events

@@ -3,16 +3,17 @@
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.session.branch import Alignment, align
+from ctxwrap.session.branch import Alignment, align, digest
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Message, Request, SessionKey, TurnInputs
+from ctxwrap.types import Message, Request, Role, SessionKey, TurnInputs
 
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
 
@@ -204,6 +205,15 @@ def test_message_parts_are_compared_by_content() -> None:
     other = [PICTURE[0], {**PICTURE[1], "image_url": {"url": "data:image/png;base64,y"}}]
     edited = chat.ask(Message("user", other), assistant("A cat."), user("Sure?"), answer="No.")
     assert edited.parent == "root"
+
+
+@given(st.text(), st.integers(0, 3), st.sampled_from(["user", "assistant", "tool"]), st.text())
+def test_digest_of_a_text_follows_from_role_call_and_text(text: str, times: int, role: Role, call: str) -> None:
+    """Digests are in logs: they stay the same, for kept ones as for those of long texts."""
+    long = text * 2000 * times
+    for content in (text, long, text):
+        said = f"{role}\n{call!r}\n{content.strip()}".encode("utf-8", "surrogatepass")
+        assert digest(Message(role, content, tool_call_id=call)) == blake2b(said, digest_size=8).hexdigest()
 
 
 def test_text_content_equals_a_single_text_part() -> None:

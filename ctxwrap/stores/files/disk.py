@@ -46,9 +46,9 @@ def read_all(handle: int, start: int = 0, end: int | None = None) -> bytes:
 
 def write_all(handle: int, data: bytes) -> None:
     """Write all of the data, in as many writes as it takes."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+    written = os.write(handle, data)
+    while written < len(data):
+        written += os.write(handle, memoryview(data)[written:])
 
 
 def sync(handle: int) -> None:

@@ -64,7 +64,7 @@ def take(path: str, flags: int) -> OpenFile:
 
 def keep(file: OpenFile) -> None:
     """Leave a file open for the next user."""
-    if file.is_open and _idle.setdefault(file.path, file) is not file:
+    if file.handle >= 0 and _idle.setdefault(file.path, file) is not file:
         file.close()
     if len(_idle) > _MOST:
         with suppress(KeyError):  # others have taken all of them

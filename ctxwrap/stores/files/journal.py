@@ -38,8 +38,8 @@ class Journal:
         self.path = path
         self._file = 0
         """The inode of the file that the following fields describe; rewriting creates another one."""
-        self._end = 0
-        """The position up to which it was checked."""
+        self.end = 0
+        """The position up to which it was checked; after an append, where that ends."""
         self._check = 0
         """The checksum of the line before that position."""
         self._tail = b""
@@ -61,7 +61,7 @@ class Journal:
             known = os.stat(self.path, follow_symlinks=False)
             if known.st_size == after:
                 if is_locked:
-                    self.is_current = (known.st_ino, after) == (self._file, self._end) and not disk.is_doubtful(known)
+                    self.is_current = (known.st_ino, after) == (self._file, self.end) and not disk.is_doubtful(known)
                 return [], after
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 known = os.fstat(handle)
@@ -132,8 +132,8 @@ class Journal:
         with disk.opened(self.path, os.O_RDONLY) as handle:
             return _tail(handle, position)
 
-    def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
-        """Append records; returns where they end and, for lasting ones, how to wait for the medium.
+    def append(self, records: Sequence[Record], *, lasting: bool) -> "Written | None":
+        """Append records; returns, for lasting ones, how to wait for the medium.
 
         A file to wait for is opened anew: the system reports a failed write once to each opening of the file.
         """
@@ -147,9 +147,10 @@ class Journal:
         except BaseException:
             file.close()
             raise
-        if not lasting:
-            handles.keep(file)
-        return Written(self, file if lasting else None, self._file, self._end)
+        if lasting:
+            return Written(self, file, self._file, self.end)
+        handles.keep(file)
+        return None
 
     def whole(self) -> "Written | None":
         """The whole file, to wait for the medium; None if there is no file."""
@@ -162,7 +163,7 @@ class Journal:
         """Undo the last append because another part of its batch could not be written."""
         with contextlib.suppress(OSError), disk.opened(self.path, os.O_WRONLY) as handle:
             os.ftruncate(handle, self._before[0])
-            self._end, self._check, self._tail = self._before
+            self.end, self._check, self._tail = self._before
 
     def rewrite(
         self, change: RecordChange, new: Sequence[Record], banned: Sequence[str], before: Callable[[], None]
@@ -179,7 +180,7 @@ class Journal:
             self._synced = max(self._synced, position)
 
     def _write(self, handle: int, lines: bytes) -> None:
-        end = self._end
+        end = self.end
         try:
             disk.write_all(handle, lines)
         except BaseException:
@@ -187,7 +188,7 @@ class Journal:
                 os.ftruncate(handle, end)
             raise
         self._before = end, self._check, self._tail
-        self._end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
+        self.end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
         self._check = int(self._tail[OWN_CHECKSUM], 16)
 
     def _certain(self, file: OpenFile) -> tuple[OpenFile, os.stat_result]:
@@ -207,7 +208,7 @@ class Journal:
         """The file to append to, after learning what is new in it and setting aside an incomplete end."""
         file, known = self._certain(file)
         try:
-            if file is not self._seen or known.st_size != self._end:
+            if file is not self._seen or known.st_size != self.end:
                 self._clear_end(file.handle, known)
                 self._seen = file
         except BaseException:
@@ -217,12 +218,12 @@ class Journal:
 
     def _clear_end(self, handle: int, known: os.stat_result) -> None:
         # the tail is compared because a new file may reuse the inode of a replaced one
-        if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
-            self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
-        if known.st_size != self._end:
-            self._know(handle, known.st_ino, _look_through(handle, self._end))
-        if known.st_size != self._end:
-            self._set_aside(handle, self._end)
+        if known.st_ino != self._file or known.st_size < self.end or _tail(handle, self.end) != self._tail:
+            self._file, self.end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
+        if known.st_size != self.end:
+            self._know(handle, known.st_ino, _look_through(handle, self.end))
+        if known.st_size != self.end:
+            self._set_aside(handle, self.end)
 
     def _set_aside(self, handle: int, good: int) -> None:
         torn = disk.read_all(handle, good)
@@ -233,7 +234,7 @@ class Journal:
     def _know(self, handle: int, file: int, found: StreamPiece) -> None:
         if file != self._file:
             self._file, self._synced, self._seen = file, 0, None
-        self._end, self._check, self._synced = found.end, found.check, max(self._synced, found.synced)
+        self.end, self._check, self._synced = found.end, found.check, max(self._synced, found.synced)
         self._tail = _tail(handle, found.end)
         for line in found.lines:
             if line.fault and line.start not in self._reported:
@@ -265,7 +266,7 @@ class Journal:
 class Written:
     """A batch that was written and may not be on the medium yet."""
 
-    def __init__(self, journal: Journal, opened: OpenFile | None, file: int, end: int) -> None:
+    def __init__(self, journal: Journal, opened: OpenFile, file: int, end: int) -> None:
         self._journal = journal
         self._opened = opened
         self.file = file
@@ -276,7 +277,7 @@ class Written:
         """Wait until it is on the medium. After a failure its state is unknown, and trying again does not help."""
         if self._lasts:
             return
-        if self._opened is None or not self._opened.is_open:
+        if not self._opened.is_open:
             raise OSError(errno.EIO, "an earlier sync of it failed")
         try:
             disk.sync(self._opened.handle)
@@ -286,8 +287,7 @@ class Written:
             self.close()
 
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
+        self._opened.close()
 
 
 def _first_line(handle: int) -> bytes:

@@ -129,6 +129,7 @@ class FileLog:
     def __init__(self, directory: Path, key: SessionKey, process: ProcessName) -> None:
         self.directory = directory
         self._place = str(directory)
+        self._lock_path = f"{self._place}/.lock"
         self._key = key
         self._process = process
         self._journals = {stream: Journal(f"{self._place}/{stream}.jsonl") for stream in STREAMS}
@@ -146,7 +147,7 @@ class FileLog:
         self._unsynced: list[Written] = []
         self._settled: set[str] = set()
         """The contents, which never change, that are known to be on the medium."""
-        self._explained = cache(partial(_Explained, key.session, directory))
+        self._explained = cache(partial(_Explained, self._unavailable))
         self.files = FileTree(self._place, self._explained, self._sync_place)
 
     def upgrade(self) -> bool:
@@ -185,6 +186,13 @@ class FileLog:
             raise self._unreadable(found)
         self._is_read = self._meta_path.exists()
 
+    def _unavailable(self, verb: str, error: OSError) -> StoreUnavailable:
+        """An error of the system as one that says what could not be done to the session."""
+        return StoreUnavailable(
+            f"cannot {verb} session {self._key.session!r} in {self.directory}: {error.strerror or error}. "
+            "Check that the directory is writable and its disk is not full, or choose another with store=."
+        )
+
     def _unreadable(self, found: int) -> UnknownFormat:
         what = f"session {self._key.session!r} in {self.directory} has format {found}"
         remedy = "install a newer ctxwrap" if found > FORMAT else "run `ctxwrap upgrade`"
@@ -200,21 +208,21 @@ class FileLog:
 
     @contextmanager
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
-        with self._explained("lock"):
-            self._create()
+        try:
+            if not self._checked:
+                self._create()
             lock = FileLock(self._lock_path)
             try:
                 lock.acquire(wait=True)
-                self._begin(lock.size)
+                self._holder, self._edition = get_ident(), lock.size
+                for journal in self._journals.values():
+                    journal.is_current = False
                 yield
             finally:
                 self._holder, self._edition = 0, None
                 lock.release()
-
-    def _begin(self, edition: int) -> None:
-        self._holder, self._edition = get_ident(), edition
-        for journal in self._journals.values():
-            journal.is_current = False
+        except OSError as error:
+            raise self._unavailable("lock", error) from error
 
     def edition(self) -> int:
         """The length of the lock file, which grows by a byte with every rewriting."""
@@ -227,9 +235,12 @@ class FileLog:
                 return 0
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
-        with self._explained("read"):
-            self._check_format()
+        try:
+            if not self._is_read:
+                self._check_format()
             return self._journals[stream].read(after, is_locked=self._holder == get_ident())
+        except OSError as error:
+            raise self._unavailable("read", error) from error
 
     def between(self, stream: str, first: int, last: int) -> list[Record]:
         with self._explained("read"):
@@ -247,24 +258,31 @@ class FileLog:
             yield from self._journals[stream].lines()
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
-        written: dict[str, Written] = {}
-        with self._explained("write to"):
-            try:
-                for stream, records in batches.items():
-                    if records:
-                        written[stream] = self._journals[stream].append(records, lasting=lasting)
-            except BaseException:
-                _close(written.values())
-                for stream in written:
-                    self._journals[stream].take_back()
-                raise
-        if lasting:
-            self._unsynced += written.values()
-        return {stream: each.end for stream, each in written.items()}
+        ends: dict[str, int] = {}
+        waiting: list[Written] = []
+        try:
+            for stream, records in batches.items():
+                if records:
+                    journal = self._journals[stream]
+                    written = journal.append(records, lasting=lasting)
+                    ends[stream] = journal.end
+                    if written is not None:
+                        waiting.append(written)
+        except BaseException as error:
+            _close(waiting)
+            for stream in ends:
+                self._journals[stream].take_back()
+            if isinstance(error, OSError):
+                raise self._unavailable("write to", error) from error
+            raise
+        self._unsynced += waiting
+        return ends
 
     def unsynced(self) -> Callable[[], None]:
+        if not self._unsynced:
+            return _wait_for_nothing
         written, self._unsynced = self._unsynced, []
-        return lambda: self._sync(written) if written else None
+        return lambda: self._sync(written)
 
     def settled(self) -> Callable[[], None]:
         with self._explained("write to"):
@@ -279,14 +297,19 @@ class FileLog:
         return wait
 
     def lease(self) -> Callable[[], None] | None:
-        with self._explained("lock"):
-            self._create()
+        try:
+            if not self._checked:
+                self._create()
             return try_lock(f"{self._place}/.turn")
+        except OSError as error:
+            raise self._unavailable("lock", error) from error
 
     @property
     def writer(self) -> str:
-        with self._explained("write to"):
+        try:
             return self._process.name
+        except OSError as error:
+            raise self._unavailable("write to", error) from error
 
     def is_alive(self, writer: str) -> bool:
         with self._explained("read"):
@@ -360,10 +383,6 @@ class FileLog:
             self._checked = self._placed = True
 
     @property
-    def _lock_path(self) -> str:
-        return f"{self._place}/.lock"
-
-    @property
     def _meta_path(self) -> Path:
         return self.directory / "meta.json"
 
@@ -372,9 +391,7 @@ class FileLog:
         return f"{self._place}/.checkpoint"
 
     def _create(self) -> None:
-        """Create the session's directory once, and check that it belongs to this session."""
-        if self._checked:
-            return
+        """Create the session's directory, and check that it belongs to this session."""
         disk.make_directory(self._place)
         root = str(self.directory.parents[_LEVELS - 1])
         if disk.is_open_to_all(root):
@@ -395,20 +412,24 @@ class FileLog:
 
 
 class _Explained:
-    """Turns an error of the system into one that says what could not be done to a session."""
+    """A block whose errors of the system become those that say what could not be done to a session.
 
-    def __init__(self, session: str, directory: Path, verb: str) -> None:
-        self._session, self._directory, self._verb = session, directory, verb
+    The steps of each call, which seldom have one, catch it instead: entering and leaving a block costs more.
+    """
+
+    def __init__(self, unavailable: Callable[[str, OSError], StoreUnavailable], verb: str) -> None:
+        self._unavailable, self._verb = unavailable, verb
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
-            raise StoreUnavailable(
-                f"cannot {self._verb} session {self._session!r} in {self._directory}: {error.strerror or error}. "
-                "Check that the directory is writable and its disk is not full, or choose another with store=."
-            ) from error
+            raise self._unavailable(self._verb, error) from error
+
+
+def _wait_for_nothing() -> None:
+    pass
 
 
 def _close(written: Iterable[Written]) -> None:

@@ -153,7 +153,7 @@ class FileTree:
             return list(self._without_strays(file_parts(name), may))
         return []
 
-    def _without_strays(self, parts: list[str], may: Callable[[str], bool]) -> Iterator[str]:
+    def _without_strays(self, parts: Sequence[str], may: Callable[[str], bool]) -> Iterator[str]:
         name, last = "/".join(parts), name_on_disk(parts[-1])
         with self._opened(parts[:-1]) as directory:
             mode = os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode
@@ -179,7 +179,7 @@ class FileTree:
             with self._opened(file_parts(under)) as handle:
                 os.fsync(handle)
 
-    def _walk(self, parts: list[str]) -> Iterator[FileEntry]:
+    def _walk(self, parts: Sequence[str]) -> Iterator[FileEntry]:
         try:
             with self._opened(parts) as handle, os.scandir(handle) as found:
                 entries = [(name_from_disk(entry.name), entry.stat(follow_symlinks=False)) for entry in found]
@@ -199,7 +199,7 @@ class FileTree:
             yield handle, name_on_disk(last)
 
     @contextmanager
-    def _opened(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
+    def _opened(self, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
         """Open a directory step by step, so that no step follows a link."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         handle = os.open(self._root, flags)
