@@ -213,20 +213,21 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
 
     `foreign` maps message numbers to foreign origins: a model's text is as trusted as what it had read.
     """
-    messages = list(messages)
-    found: set[str] = {_ROLES.get(role, "tool") for role in {message.role for _, message in messages}}
-    found |= {origin_of(message) for _, message in messages if not isinstance(message.content, str)}
-    if foreign:
-        found |= {foreign.get(number, "") for number, message in messages if message.role == "assistant"}
+    found = set[str]()
+    for number, message in messages:
+        found.add(origin_of(message))
+        if foreign and message.role == "assistant":
+            found.add(foreign.get(number, ""))
     return least_trusted_foreign(found) or ("user" if "user" in found else "assistant")
 
 
 def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] = frozenset()) -> Origin:
     """Return the least trusted origin in a request, without the messages at the `left_out` positions."""
     numbers = opening.numbers or (0,) * len(request.messages)
-    places = request.places or range(len(numbers))
-    sent = zip(numbers, request.messages, places, strict=True)
-    shown = ((number, message) for number, message, place in sent if place not in left_out)
+    shown: Iterable[tuple[int, Message]] = zip(numbers, request.messages, strict=True)
+    if left_out:
+        placed = zip(shown, request.places or range(len(numbers)), strict=True)
+        shown = [numbered for numbered, place in placed if place not in left_out]
     own = origin_of_all(shown, opening.foreign.messages)
     unseen = opening.foreign.messages.get(0, "") if request.unseen else ""
     return least_trusted_foreign((own, unseen, "tool" if request.fetched else "")) or own

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import LoggedMessage
+from ctxwrap.types import LoggedMessage, Message
 
 _MEASURES = 4
 """The models whose tokens are kept: a conversation seldom has more."""
@@ -18,6 +18,8 @@ class MessageColumns:
 
     def __init__(self, messages: Iterable[LoggedMessage] = ()) -> None:
         self.kept: list[LoggedMessage] = []
+        self.numbers: list[int] = []
+        self.messages: list[Message] = []
         self.users = [0]
         """Up to each position, how many messages are a user's."""
         self.others = [0]
@@ -28,10 +30,13 @@ class MessageColumns:
             self.add(each)
 
     def add(self, kept: LoggedMessage) -> None:
-        role, content, _, calls, *_ = kept.message
+        number, message, _ = kept
+        role, content, _, calls, *_ = message
         is_text = isinstance(content, str) and not calls and role in ("user", "assistant")
         self.users.append(self.users[-1] + (role == "user"))
         self.others.append(self.others[-1] + (not is_text))
+        self.numbers.append(number)
+        self.messages.append(message)
         self.kept.append(kept)
 
     def tokens(self, measure: Measure, end: int) -> list[int]:

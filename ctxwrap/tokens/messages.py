@@ -97,7 +97,9 @@ def message_tokens(message: Message, counter: Counter, model: str = "") -> int:
     tokens = PER_MESSAGE + counter.count(message.role) + content.tokens(message.content)
     if message.name:
         tokens += PER_NAME + counter.count(message.name)
-    return tokens + sum(content.call(call.get("name"), call.get("arguments")) for call in message.tool_calls)
+    for call in message.tool_calls:
+        tokens += content.call(call.get("name"), call.get("arguments"))
+    return tokens
 
 
 def messages_tokens(messages: Iterable[Message], counter: Counter, model: str = "") -> int:
@@ -137,7 +139,7 @@ class ContentCounter:
         )
 
     def messages(self, messages: Any) -> int:
-        return sum(map(self.message, as_list(messages)))
+        return sum(map(self.message, messages if isinstance(messages, list) else as_list(messages)))
 
     def item(self, item: Any) -> int:
         """An item of the Responses API: a message, or an entry beside messages."""

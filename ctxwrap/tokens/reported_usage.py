@@ -23,8 +23,9 @@ class Usage(NamedTuple):
 
 
 def usage_in(usage: Any) -> Usage:
-    details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
-    thoughts = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
+    fields = usage if isinstance(usage, dict) else {}
+    details = fields.get("prompt_tokens_details") or fields.get("input_tokens_details")
+    thoughts = fields.get("completion_tokens_details") or fields.get("output_tokens_details")
     cached = count_in(details, "cached_tokens")
     return Usage(
         _total(usage, ("prompt_tokens",), _ANTHROPIC),
@@ -35,14 +36,13 @@ def usage_in(usage: Any) -> Usage:
     )
 
 
-def _object(record: Any, name: str) -> Any:
-    return record.get(name) if isinstance(record, dict) else None
-
-
 def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
     """Return the sum of the fields of the first spelling that is present."""
     for spelling in names:
-        counts = [count for name in spelling if (count := count_in(usage, name)) is not None]
-        if counts:
-            return sum(counts)
+        total = None
+        for name in spelling:
+            if (count := count_in(usage, name)) is not None:
+                total = (total or 0) + count
+        if total is not None:
+            return total
     return None
