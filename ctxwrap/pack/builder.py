@@ -160,6 +160,15 @@ def pack(
 
 
 class _Packing:
+    brief: frozenset[str] = frozenset()
+    epoch: Tiers | None = None
+    working_set: WorkingSetView | None = None
+    """The working set as it is in this turn."""
+    files = PackedFiles()
+    recent = NO_MESSAGES
+    found = Retrieved()
+    recalled: tuple[Operation, ...] = ()
+
     def __init__(
         self, given: PackRequest, inputs: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None
     ) -> None:
@@ -184,18 +193,10 @@ class _Packing:
         self.chosen = Chosen()
         self.items: list[PackItem] = []
         self.state: dict[str, Any] = inputs.state
-        self.brief: frozenset[str] = frozenset()
-        self.epoch: Tiers | None = None
-        self.working_set: WorkingSetView | None = None
-        """The working set as it is in this turn."""
-        self.files = PackedFiles()
-        self.recent = NO_MESSAGES
         self.copies: dict[int, int] = {}
         """By number of a message that is sent as a reference, the number of the original."""
-        self.found = Retrieved()
         self.quoted: list[Passage] = []
         """Those of the passages found that are sent, best first."""
-        self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
         self.ledger.hold("recent_messages", self.conversation.older.tokens)

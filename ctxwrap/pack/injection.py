@@ -205,11 +205,10 @@ _LONG = 64
 
 def _with_digests(value: Any) -> Any:
     if isinstance(value, dict):
-        made = {}
-        for name in sorted(value):
-            each = value[name]
-            is_short = isinstance(each, str) and len(each) <= _LONG
-            made[name] = each if is_short else _with_digests(each)
+        made = dict(sorted(value.items()))
+        for name, each in made.items():
+            if not isinstance(each, str) or len(each) > _LONG:
+                made[name] = _with_digests(each)
         return made
     if isinstance(value, (list, tuple)):
         return list(map(_with_digests, value))

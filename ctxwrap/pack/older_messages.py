@@ -146,7 +146,11 @@ class OlderMessages(Sequence[HistoryMessage]):
         """The tokens of the messages that the caller sent."""
         if not self._places:
             return 0
-        return sum(size for size, place in zip(self.sizes, self.places, strict=True) if place >= 0)
+        places = self.places
+        others = places.count(-1)
+        if -1 not in places[others:]:  # all others come first
+            return self.tokens_from(others)
+        return sum(size for size, place in zip(self.sizes, places, strict=True) if place >= 0)
 
     @property
     def callers_places(self) -> frozenset[int]:
@@ -211,8 +215,9 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     if is_ours and spoken and spoken[0] < asked:
         first = spoken.index(asked)
         before, newest = spoken[:first], spoken[first:]
-        own = [-1] * len(logged) + [places[at] for at in before]
-        logged = LoggedMessages.of([*logged, *(LoggedMessage(numbers[at], messages[at]) for at in before)])
+        said, known = [*map(messages.__getitem__, before)], [*map(numbers.__getitem__, before)]
+        logged = _with_callers(logged, said, known, measure)
+        own = [-1] * (logged.end - first) + [*map(places.__getitem__, before)]
     columns, end = logged.columns, logged.end
     history = OlderMessages(columns, logged.start, end, columns.tokens(measure, end), own)
     return Conversation(
@@ -222,6 +227,15 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
         question=messages[asked].text if asked >= 0 else "",
         system="\n".join(system),
     )
+
+
+def _with_callers(logged: LoggedMessages, said: list[Message], numbers: list[int], measure: Measure) -> LoggedMessages:
+    """Messages of the log with those that the caller said next: most often these are the next ones of the log."""
+    columns, start, end = logged.columns, logged.end, logged.end + len(said)
+    is_next = columns.numbers[start:end] == numbers and columns.messages[start:end] == said
+    if is_next and columns.agrees(measure, start, end):
+        return LoggedMessages(columns, logged.start, end)
+    return LoggedMessages.of([*logged, *map(LoggedMessage, numbers, said)])
 
 
 def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Message]) -> list[LoggedMessage]:

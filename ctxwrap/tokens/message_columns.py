@@ -26,6 +26,8 @@ class MessageColumns:
         """Up to each position, how many are more than text of a user or a model, such as calls and results of tools."""
         self._tokens: dict[object, list[int]] = {}
         """Up to each position, the tokens by a measure."""
+        self._agreed: dict[object, tuple[int, int]] = {}
+        """The positions in which a measure counts what the log says."""
         for each in messages:
             self.add(each)
 
@@ -49,6 +51,18 @@ class MessageColumns:
             for size in measure.messages(self.kept[len(sums) - 1 :]):
                 sums.append(sums[-1] + size)
         return sums
+
+    def agrees(self, measure: Measure, start: int, end: int) -> bool:
+        """Whether a measure counts what the log says, which may be another model's estimate."""
+        first, last = self._agreed.get(measure.key, (start, start))
+        if not first <= start <= last:
+            first = last = start
+        for kept in self.kept[last:end]:
+            if kept.tokens.get(measure.name) != measure.counted(kept.message):
+                return False
+            last += 1
+        self._agreed = {**dict([*self._agreed.items()][1 - _MEASURES :]), measure.key: (first, last)}
+        return True
 
 
 class LoggedMessages(Sequence[LoggedMessage]):

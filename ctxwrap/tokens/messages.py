@@ -128,9 +128,13 @@ class ContentCounter:
         """The tokens of a message with `role` and `content`."""
         if not isinstance(message, Mapping):
             return PER_MESSAGE + self.tokens(message)
-        tokens = PER_MESSAGE + self.tokens(message.get("role")) + self.tokens(message.get("content"))
-        if len(message) == 2 and "content" in message and "role" in message:
-            return tokens  # most messages
+        role, content = message.get("role"), message.get("content")
+        if isinstance(role, str) and isinstance(content, str) and role and content:
+            tokens = PER_MESSAGE + self._count(role) + self._count(content)
+            if len(message) == 2:
+                return tokens  # most messages
+        else:
+            tokens = PER_MESSAGE + self.tokens(role) + self.tokens(content)
         if message.get("name"):
             tokens += PER_NAME + self.tokens(message["name"])
         tokens += self.tokens(message.get("refusal")) + self.tokens(message.get("reasoning_content"))
