@@ -234,7 +234,7 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
 
     `foreign` maps message numbers to foreign origins: a model's text is as trusted as what it had read.
     """
-    found: set[str] = set()
+    found = set[str]()
     for number, message in messages:
         found.add(origin_of(message))
         if foreign and message.role == "assistant":
@@ -245,10 +245,10 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
 def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] = frozenset()) -> Origin:
     """Return the least trusted origin in a request, without the messages at the `left_out` positions."""
     numbers = opening.numbers or (0,) * len(request.messages)
-    shown = list(zip(numbers, request.messages, strict=True))
+    shown: Iterable[tuple[int, Message]] = zip(numbers, request.messages, strict=True)
     if left_out:
-        places = request.places or range(len(numbers))
-        shown = [each for each, place in zip(shown, places, strict=True) if place not in left_out]
+        placed = zip(shown, request.places or range(len(numbers)), strict=True)
+        shown = [numbered for numbered, place in placed if place not in left_out]
     own = origin_of_all(shown, opening.foreign.messages)
     unseen = opening.foreign.messages.get(0, "") if request.unseen else ""
     return least_trusted_foreign((own, unseen, "tool" if request.fetched else "")) or own

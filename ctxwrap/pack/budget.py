@@ -1,10 +1,11 @@
 """The token budget of a call, and the ledger in which kinds of pack items claim their shares of it."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from ctxwrap.kinds import KINDS, Share
-from ctxwrap.settings import Settings, Shares
-from ctxwrap.tokens import TooLong, window_of
+from ctxwrap.settings import Shares
+from ctxwrap.tokens import ContextWindow, TooLong
 from ctxwrap.types import Record
 
 
@@ -34,28 +35,20 @@ class TokenBudget(NamedTuple):
         return max(0, self.limit - self.fixed)
 
 
-_REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+@lru_cache(maxsize=256)
+def smallest_limit(model: str, window: ContextWindow, reply: int, budget: int, own: int | None, given: int) -> Limit:
+    """The smallest of the limits of the model, the settings and the session; the first one, if several are equal.
 
-
-def limits_of(model: str, settings: Settings, own: int | None, reply: int, given: int) -> list[Limit]:
-    """The limits of the model, the settings and the session; `own` is what `context/budget` says.
-
-    `given` are the tokens of the caller's system prompt, tools and newest turn. An agent's tools may take more than the
-    budget, so half of it is always left for the conversation and memory.
+    `budget` is what the settings say and `own` what `context/budget` says. `given` are the tokens of the caller's
+    system prompt, tools and newest turn. An agent's tools may take more than the budget, so half of it is always left
+    for the conversation and memory.
     """
-    window = window_of(model, settings.windows)
     limits = [Limit(window.input_tokens - reply, f"the window of {model}")] if window.known else []
-    if own is None and settings.budget:
-        limits.append(Limit(max(settings.budget, given + settings.budget // 2), "settings"))
+    if own is None and budget:
+        limits.append(Limit(max(budget, given + budget // 2), "settings"))
     elif own:
         limits.append(Limit(own, "context/budget"))
-    return limits
-
-
-def budget_within(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> TokenBudget:
-    """The budget under the smallest limit; the first one, if several are equal."""
-    smallest = min(limits, key=lambda limit: limit.tokens, default=_UNLIMITED)
-    return TokenBudget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
+    return min(limits, key=lambda limit: limit.tokens, default=_UNLIMITED)
 
 
 _SAFE = 0.9
@@ -93,7 +86,8 @@ class Ledger:
         """The most that recent messages, memory and retrieved passages take together, if that is limited."""
         self.spent: dict[str, int] = {}
         """Tokens by name of the share."""
-        self._held: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        """What shares have spent or, before that, hold."""
         self._sizes: dict[str, int] = {}
         """The tokens of shares."""
         self._effective = budget.effective
@@ -105,7 +99,12 @@ class Ledger:
     def hold(self, kind: str, tokens: int) -> None:
         """Reserve up to its share for a kind that claims later."""
         share = _share(kind)
-        self._held[share.name] = min(tokens, self._tokens(share))
+        if share.name not in self.spent:
+            self._taken[share.name] = min(tokens, self._tokens(share))
+
+    def spend(self, kind: str, tokens: int) -> None:
+        name = _share(kind).name
+        self._taken[name] = self.spent[name] = self.spent.get(name, 0) + tokens
 
     def share(self, kind: str) -> int:
         """The tokens of a kind's share."""
@@ -118,56 +117,44 @@ class Ledger:
         """
         share = _share(kind)
         free, within = self._left_for(share)
-        most, left = self._tokens(share), max(0, min(free - spare, within))
-        limit = self._conversation_of(share)
-        whole = self.budget.limit if limit is None else limit
+        most, left = self._tokens(share), max(0, free - spare if within is None else min(free - spare, within))
+        whole = self.budget.limit if within is None else self.conversation or 0
         return most if most <= left else left - left % max(1, whole // _STEPS)
 
     def needed(self, kind: str, need: float) -> int:
         """The most that a kind which may exceed the limit for the conversation claims, given its need, from 0 to 1."""
-        share, most = _share(kind), self.claimable(kind)
-        within = share.part * self.budget.limit if self.conversation is None else self._within_conversation(share)
+        share, most, conversation = _share(kind), self.claimable(kind), self.conversation
+        within = share.part * self.budget.limit if conversation is None else int(share.of_conversation * conversation)
         return int(most if most <= within else within + need * (most - within))
 
     def unreserved(self, kind: str) -> int:
         """All tokens that are left and not reserved for other kinds."""
-        return max(0, min(self._left_for(_share(kind))))
+        free, within = self._left_for(_share(kind))
+        return max(0, free if within is None else min(free, within))
 
-    def _left_for(self, share: Share) -> tuple[int, int]:
-        """What is left of the budget, and of the limit for the conversation, without what other shares reserve."""
-        spent, free = self.spent, self.left
-        held: dict[str, int] = {}
-        for name, tokens in self._held.items():
-            if name != share.name and name not in spent:
-                held[name] = tokens
-                free -= tokens
-        within = self._conversation_of(share)
-        if within is None:
-            return free, free
-        for name, each in _OF_CONVERSATION.items():
-            taken = spent[name] if name in spent else held.get(name, 0)
-            within -= min(taken, self._within_conversation(each)) if taken and each.may_exceed else taken
+    def _left_for(self, share: Share) -> tuple[int, int | None]:
+        """What others leave of the budget and, if it applies to a share, of the limit for the conversation."""
+        taken, conversation = self._taken, self.conversation
+        held = taken.get(share.name, 0) - self.spent.get(share.name, 0)
+        free = self._effective - sum(taken.values()) + held
+        if conversation is None or share.may_exceed or not share.of_conversation:
+            return free, None
+        within = conversation + held
+        for name, tokens in taken.items():
+            each = _OF_CONVERSATION.get(name)
+            if each:
+                within -= min(tokens, int(each.of_conversation * conversation)) if each.may_exceed else tokens
         return free, within
 
-    def spend(self, kind: str, tokens: int) -> None:
-        name = _share(kind).name
-        self.spent[name] = self.spent.get(name, 0) + tokens
-
     def _tokens(self, share: Share) -> int:
-        name, limit = share.name, self.budget.limit
-        if name not in self._sizes:
-            part = getattr(self.shares, name, None)
+        tokens = self._sizes.get(share.name)
+        if tokens is None:
+            part, limit, conversation = getattr(self.shares, share.name, None), self.budget.limit, self.conversation
             tokens = share.tokens(limit) if part is None else int(part * limit)
-            is_free = self._conversation_of(share) is None
-            self._sizes[name] = tokens if is_free else min(tokens, self._within_conversation(share))
-        return self._sizes[name]
-
-    def _conversation_of(self, share: Share) -> int | None:
-        """The limit for the conversation, if it applies to a share."""
-        return self.conversation if share.of_conversation and not share.may_exceed else None
-
-    def _within_conversation(self, share: Share) -> int:
-        return int(share.of_conversation * (self.conversation or 0))
+            if conversation is not None and share.of_conversation and not share.may_exceed:
+                tokens = min(tokens, int(share.of_conversation * conversation))
+            self._sizes[share.name] = tokens
+        return tokens
 
     def as_json(self) -> Record:
         budget = self.budget
@@ -176,7 +163,7 @@ class Ledger:
             "set_by": budget.set_by,
             "reply": budget.reply,
             "fixed": budget.fixed,
-            "effective": budget.effective,
+            "effective": self._effective,
             "used": sum(self.spent.values()),
             "spent": dict(self.spent),
             "counter": budget.counter,

@@ -7,18 +7,19 @@ reserved until these are known.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import MemoryItem, Origin, least_trusted_foreign, origin_of_request
-from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, budget_within, limits_of
+from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, smallest_limit
 from ctxwrap.pack.injection import (
     Chosen,
     assemble,
     instructions_for,
     instructions_tokens,
-    prefix_of,
+    measured_head,
     protocol_for,
     stable_tokens,
 )
@@ -29,7 +30,6 @@ from ctxwrap.pack.older_messages import (
     conversation,
     counted_once,
     cut,
-    newest,
     references_in,
     referred,
 )
@@ -54,8 +54,9 @@ from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.retrieval.selection import Passage
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
-from ctxwrap.tokens import reply_reserve
+from ctxwrap.tokens import window_of
 from ctxwrap.tokens.measure import Measure, estimate_tokens
+from ctxwrap.tokens.models import reserve_in
 from ctxwrap.types import (
     Body,
     Candidate,
@@ -87,6 +88,7 @@ _SAME_DIGITS = bytes.maketrans(b"0123456789", b"0000000000")
 """The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
 
 _OWNED = frozenset({"user_items", "team_items"})
+_ORIGIN, _IS_INCLUDED = attrgetter("origin"), attrgetter("included")
 
 _KEPT_ELSEWHERE = "the caller or the provider keeps the history"
 
@@ -158,6 +160,15 @@ def pack(
 
 
 class _Packing:
+    brief: frozenset[str] = frozenset()
+    epoch: Tiers | None = None
+    working_set: WorkingSetView | None = None
+    """The working set as it is in this turn."""
+    files = PackedFiles()
+    recent = NO_MESSAGES
+    found = Retrieved()
+    recalled: tuple[Operation, ...] = ()
+
     def __init__(
         self, given: PackRequest, inputs: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None
     ) -> None:
@@ -166,53 +177,53 @@ class _Packing:
         self.measure = Measure(given.request.model)
         self.protocol = protocol_for(given.mode, settings)
         self.words = instructions_for(self.protocol, inputs.state["capabilities"])
+        self.words_tokens = instructions_tokens(self.words, self.measure.text)
         self.framing = self._framing_tokens()
         self.conversation = conversation(given.request, inputs, settings, self.measure)
         self.ledger = Ledger(self._budget(most), settings.shares, self._conversation_limit())
-        if not self.conversation.older.are_plain:
+        self.is_plain = self.conversation.older.are_plain
+        if not self.is_plain:
             self.conversation = self.conversation._replace(older=counted_once(self.conversation.older, self.measure))
+        before = inputs.before
+        self.began = before.messages[0] if before and before.messages else 0
+        """The number of the message with which recent messages began in the last call; 0 if that is not known."""
         self.question = search_text(self.conversation.question, str(inputs.state.get("active_task") or ""))
         """The text to search with: the user's newest message, with the active task if it is short."""
         self.sharing = Sharing(settings.visibility)
         self.chosen = Chosen()
         self.items: list[PackItem] = []
         self.state: dict[str, Any] = inputs.state
-        self.brief: frozenset[str] = frozenset()
-        self.epoch: Tiers | None = None
-        self.working_set: WorkingSetView | None = None
-        """The working set as it is in this turn."""
-        self.files = PackedFiles()
-        self.recent = NO_MESSAGES
         self.copies: dict[int, int] = {}
         """By number of a message that is sent as a reference, the number of the original."""
-        self.found = Retrieved()
         self.quoted: list[Passage] = []
         """Those of the passages found that are sent, best first."""
-        self.recalled: tuple[Operation, ...] = ()
 
     def build(self) -> Pack:
         self.ledger.hold("recent_messages", self.conversation.older.tokens)
-        self._add_texts("early")
+        has_texts, has_files = any(self.inputs.texts.values()), self.sources.files is not None
+        if has_texts:
+            self._add_texts("early")
         self._add_memory()
-        self._add_files()
+        if has_files:
+            self._add_files()
         self._add_recent()
-        self._add_outputs()
+        if has_files:
+            self._add_outputs()
         self._add_retrieved()
-        self._add_texts("late")
-        return self._assembled()
+        if has_texts:
+            self._add_texts("late")
+        return self._assembled(self.chosen.texts if has_texts or has_files else {})
 
     def _budget(self, most: Limit | None) -> TokenBudget:
-        model, settings, body = self.given.request.model, self.settings, self.given.body
-        reply = reply_reserve(model, self.given.adapter.reply_limit(body), settings.windows)
-        given = self.measure.body(self.given.adapter.request_tokens, body) - self.conversation.older.callers_tokens
-        limits = limits_of(model, settings, self.inputs.limit, reply, given)
-        return budget_within(
-            [*limits, most] if most else limits,
-            given + self.framing,
-            reply=reply,
-            counter=self.measure.name,
-            exact=self.measure.exact,
-        )
+        model, adapter, body, measure = self.given.request.model, self.given.adapter, self.given.body, self.measure
+        window, budget = window_of(model, self.settings.windows), self.settings.budget
+        reply = reserve_in(window, adapter.reply_limit(body))
+        given = measure.body(adapter.request_tokens, body) - self.conversation.older.callers_tokens
+        heavy = max(given, budget - budget // 2)  # requests of fewer tokens have the same limit, which is kept
+        limit = smallest_limit(model, window, reply, budget, self.inputs.limit, heavy)
+        limit = most if most and most.tokens < limit.tokens else limit
+        fixed = given + self.framing
+        return TokenBudget(max(0, limit.tokens), limit.set_by, reply, fixed, measure.name, measure.exact)
 
     def _conversation_limit(self) -> int | None:
         """The limit for the conversation: what its last messages would take without ctxwrap.
@@ -231,10 +242,10 @@ class _Packing:
         empty = {**self.inputs.state, "memory": {"core": [], "working": [], "ephemeral": []}}
         framed = frame_state(with_runtime(empty, self.inputs.runtime)).encode("utf-8", "surrogatepass")
         runtime = framed.translate(_SAME_DIGITS).decode("utf-8", "surrogatepass")  # much faster than that of a text
-        return sum(instructions_tokens(self.words, self.measure.text)) + self.measure.text(runtime) + _FRAMES
+        return sum(self.words_tokens) + self.measure.text(runtime) + _FRAMES
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
-        for kind in text_kinds(claims) if any(self.inputs.texts.values()) else ():
+        for kind in text_kinds(claims):
             offered = self.inputs.texts.get(kind.name)
             if not offered:
                 continue
@@ -266,7 +277,8 @@ class _Packing:
             owned=owned,
         )
         shown, changes, dropped, unchanged = made.memory
-        others = {name: value for name, value in self.inputs.state.items() if name != "memory"}
+        others = {**self.inputs.state}
+        del others["memory"]
         self.state, self.brief = {"memory": shown, **others}, frozenset(unchanged)
         self.chosen.state = {
             "memory": changes,
@@ -300,8 +312,7 @@ class _Packing:
 
     def _add_files(self) -> None:
         view = self.working_set = self.sources.files
-        if view is None:
-            return
+        assert view is not None
         if self._follows:
             boot = replace(view.boot, takes_requests=self.given.mode != "readonly")
             view = with_adjusted_priorities(view._replace(boot=boot), self._messages(), self.inputs.runtime.round)
@@ -351,19 +362,15 @@ class _Packing:
     def _begins_elsewhere(self) -> bool:
         """Whether recent messages will begin with another message than in the last call, by the present ledger."""
         start, older = self._start(), self.conversation.older
-        return 0 < self._began != (older.number(start) if start < len(older) else 0)
-
-    @property
-    def _began(self) -> int:
-        before = self.inputs.before
-        return before.messages[0] if before and before.messages else 0
+        return 0 < self.began != (older.number(start) if start < len(older) else 0)
 
     def _start(self) -> int:
         """The index of the first recent message."""
-        older = self.conversation.older
-        limit = min(self.ledger.unreserved("recent_messages"), self.settings.history_tokens)
-        start = cut(older, limit, self._began)
-        return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
+        older, most = self.conversation.older, self.settings.history_tokens
+        start = cut(older, min(self.ledger.unreserved("recent_messages"), most), self.began)
+        if start <= len(older) - _LEAST_RECENT:
+            return start
+        return min(start, older.newest(_LEAST_RECENT, min(self.ledger.left, most)))
 
     def _tokens_for_passages(self) -> int:
         """The share of passages; 0 if the conversation is so short that it is sent whole."""
@@ -380,9 +387,9 @@ class _Packing:
     def _add_recent(self) -> None:
         """The newest messages that fit, beginning with one of the user."""
         self.ledger.hold("retrieved", self._tokens_for_passages())
-        older, start = self.conversation.older, self._start()
-        left_out = older[:start]
-        self.recent, self.copies = referred(older[start:], self.measure)
+        left_out, self.recent = self.conversation.older.split(self._start())
+        if not self.is_plain:
+            self.recent, self.copies = referred(self.recent, self.measure)
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
         self._note_messages(left_out, OLDER, included=False)
         self._note_messages(self.conversation.elsewhere, _KEPT_ELSEWHERE, included=False)
@@ -441,13 +448,13 @@ class _Packing:
         dropped = [id for id in self.chosen.state.pop("dropped", ()) if id != item.id]
         self.chosen.state |= {"dropped": dropped} if dropped else {}
 
-    def _assembled(self) -> Pack:
-        given, inputs, chosen = self.given, self.inputs, self.chosen
-        texts, budget = chosen.texts, self.ledger.as_json()
+    def _assembled(self, texts: Mapping[str, str]) -> Pack:
+        """The pack of what was chosen; `texts` are the longer ones."""
+        given, inputs, chosen, budget = self.given, self.inputs, self.chosen, self.ledger.as_json()
         injection = assemble(chosen, texts, self.words, inputs.runtime, given.mode, self.settings)
-        head = self._head(injection)
-        prefix = prefix_of(head, (*self.recent.numbers, *self.conversation.newest))
-        stable = stable_tokens(inputs.before, prefix, list(map(self.measure.text, head)), self.recent.sizes)
+        head, sizes = measured_head(self._head(injection), self.measure.text)
+        prefix = Prefix(head, (*self.recent.numbers, *self.conversation.newest))
+        stable = stable_tokens(inputs.before, prefix, sizes, self.recent.tokens_before)
         callers = origin_of_request(given.request, inputs, chosen.left_out)
         items = self.sharing.mark_items((*self._fixed_items(callers), *self.items))
         return Pack(
@@ -463,7 +470,7 @@ class _Packing:
             texts={"protocol": self.words.as_text(), **texts},
             epoch=self.epoch,
             report=dict(self.files.report),
-            origin=least_trusted_foreign({item.origin for item in items if item.included}) or callers,
+            origin=least_trusted_foreign(map(_ORIGIN, filter(_IS_INCLUDED, items))) or callers,
             outputs=self.working_set.outputs if self.working_set else (),
             output_paths=self.working_set.output_paths if self.working_set else (),
             resources=tuple(self.sharing.resources),
@@ -483,29 +490,25 @@ class _Packing:
 
     def _head(self, injection: Injection) -> tuple[str, ...]:
         """The parts before the conversation, in the order of the request."""
-        system = "\n".join([message.text for message in self.given.request.messages if message.role == "system"])
         tools = self.given.body.get("tools")
         written = json.dumps(tools, default=str) if tools else ""
-        return written, injection.protocol, system, injection.standing, injection.background
+        return written, injection.protocol, self.conversation.system, injection.standing, injection.background
 
     def _fixed_items(self, callers: Origin) -> list[PackItem]:
         """The items that are always sent."""
-        protocol, _ = instructions_tokens(self.words, self.measure.text)
-        request = self.ledger.budget.fixed - self.framing
-        state = least_trusted_foreign((self.inputs.foreign.state, self._epoch_origin() or ""))
+        protocol, foreign = self.words_tokens[0], self.inputs.foreign
+        state = self._state_origin() if foreign.state or foreign.items else None
         return [
             _fixed_item("system", protocol, "operator"),
             _fixed_item("memory", self.framing - protocol, state or "operator"),
-            _fixed_item("request", request, callers),
+            _fixed_item("request", self.ledger.budget.fixed - self.framing, callers),
         ]
 
-    def _epoch_origin(self) -> Origin | None:
-        """The foreign origin in the epoch block, which may show items that memory no longer has."""
-        foreign = self.inputs.foreign.items
-        if not foreign:
-            return None
-        ids = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
-        return least_trusted_foreign(foreign.get(id, "") for id in ids)
+    def _state_origin(self) -> Origin | None:
+        """The foreign origin in the state and in the epoch block, which may show items that memory no longer has."""
+        foreign = self.inputs.foreign
+        ids = [str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier]
+        return least_trusted_foreign((foreign.state, *(foreign.items.get(id, "") for id in ids)))
 
 
 def _fixed_item(kind: str, tokens: int, origin: Origin) -> PackItem:

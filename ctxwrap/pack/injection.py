@@ -53,7 +53,7 @@ class Chosen:
         texts = {
             "boot": self.instructions,
             "pinned": own.get("pinned", ""),
-            "background": joined(self.files, own.get("background", "")),
+            "background": joined(self.files.rstrip("\n"), own.get("background", "").rstrip("\n")),
             "offered": self.offered,
         }
         return {name: text for name, text in texts.items() if text}
@@ -84,7 +84,7 @@ INSTRUCTIONS = {
 
 def instructions_for(protocol: str, capabilities: Sequence[Any]) -> Instructions:
     words = INSTRUCTIONS[protocol]
-    if protocol == "reading" or not memory_is_write_once(capabilities):
+    if not capabilities or protocol == "reading" or not memory_is_write_once(capabilities):
         return words
     return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
 
@@ -99,17 +99,21 @@ def assemble(
     chosen: Chosen, texts: Mapping[str, str], words: Instructions, runtime: Runtime, mode: Mode, settings: Settings
 ) -> Injection:
     """What is added to a request; `texts` are those of `chosen`."""
+    protocol, standing, background, state = words.protocol, memory_text(chosen.epoch), "", chosen.state
+    block = joined(frame_state(with_runtime(state, runtime)), words.reminder)
+    if texts:
+        protocol = joined(protocol, frame_block("boot", texts.get("boot", "")))
+        standing = joined(frame_block("pinned", texts.get("pinned", "")), standing)
+        background = frame_block("background", texts.get("background", ""))
+        block = joined(frame_block("background", chosen.offered), block)
+    if chosen.found:
+        block = joined(frame_block("found", "\n".join(chosen.found)), block)
     return Injection(
-        protocol=joined(words.protocol, frame_block("boot", texts.get("boot", ""))),
-        standing=joined(frame_block("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
-        background=frame_block("background", texts.get("background", "")),
+        protocol=protocol,
+        standing=standing,
+        background=background,
         history=chosen.history,
-        block=joined(
-            frame_block("found", "\n".join(chosen.found)),
-            frame_block("background", chosen.offered),
-            frame_state(with_runtime(chosen.state, runtime)),
-            words.reminder,
-        ),
+        block=block,
         reserve=settings.snapshot_reserve if mode != "readonly" else 0,
         left_out=chosen.left_out,
         references=chosen.references,
@@ -141,32 +145,39 @@ _memory_texts: dict[int, tuple[Tiers, str]] = {}
 """The texts of epochs, by identity: an epoch never changes, and is sent in many turns."""
 
 
-def joined(*texts: str) -> str:
-    return "\n\n".join([text.rstrip("\n") for text in texts if text])
+def joined(text: str, then: str) -> str:
+    """Two texts with a blank line between them, or the one that is not empty."""
+    return f"{text}\n\n{then}" if text and then else text or then
 
 
-def prefix_of(head: Sequence[str], numbers: Sequence[int]) -> Prefix:
-    """The prefix of a request: its parts before the conversation, and the messages, 0 for one without a number."""
-    return Prefix(tuple([_digest(part, _HEAD_DIGEST) if part else _EMPTY for part in head]), tuple(numbers))
+def measured_head(parts: tuple[str, ...], count: Callable[[str], int]) -> tuple[tuple[str, ...], list[int]]:
+    """The digests and the tokens of the parts of a request before the conversation; an absent part has no digest."""
+    is_short = sum(map(len, parts)) <= _LONGEST_KEPT
+    return (_kept_head if is_short else _measured_head)(parts, count)
 
 
-def stable_tokens(before: Prefix | None, now: Prefix, head: Sequence[int], messages: Sequence[int]) -> int:
+def _measured_head(parts: tuple[str, ...], count: Callable[[str], int]) -> tuple[tuple[str, ...], list[int]]:
+    digests = tuple([_new_digest(part, _HEAD_DIGEST) if part else "" for part in parts])
+    return digests, list(map(count, parts))
+
+
+def stable_tokens(before: Prefix | None, now: Prefix, head: Sequence[int], tokens_before: Callable[[int], int]) -> int:
     """The length in tokens of the prefix that a request has in common with the previous one.
 
-    `head` and `messages` have the tokens of its parts; of the messages, those that may be in common.
+    `head` has the tokens of the parts before the messages, and `tokens_before` gives those of the first few messages.
     """
     if before is None:
         return 0
-    tokens = 0
+    tokens = same = 0
     for digest, known, size in zip(now.head, before.head, head, strict=False):
         if digest != known:
             return tokens
         tokens += size
-    for number, known_number, size in zip(now.messages, before.messages, messages, strict=False):
+    for number, known_number in zip(now.messages, before.messages, strict=False):
         if not number or number != known_number:
             break
-        tokens += size
-    return tokens
+        same += 1
+    return tokens + tokens_before(same)
 
 
 def tokens_taken(usage: Mapping[str, Any]) -> Record:
@@ -193,28 +204,32 @@ _LONG = 64
 
 
 def _with_digests(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= _LONG else _digest(value, _BODY_DIGEST)
     if isinstance(value, dict):
-        return {name: _with_digests(value[name]) for name in sorted(value)}
-    return [_with_digests(each) for each in value] if isinstance(value, (list, tuple)) else value
+        made = dict(sorted(value.items()))
+        for name, each in made.items():
+            if not isinstance(each, str) or len(each) > _LONG:
+                made[name] = _with_digests(each)
+        return made
+    if isinstance(value, (list, tuple)):
+        return list(map(_with_digests, value))
+    if not isinstance(value, str) or len(value) <= _LONG:
+        return value
+    return (_kept_digest if len(value) <= _LONGEST_KEPT else _new_digest)(value, _BODY_DIGEST)
 
 
 def as_json(prefix: Prefix) -> Record:
-    head = ["" if digest == _EMPTY else digest for digest in prefix.head]
-    return {"head": head, "messages": ranges(prefix.messages)}
+    return {"head": list(prefix.head), "messages": ranges(prefix.messages)}
 
 
 def from_json(value: Record) -> Prefix:
-    return Prefix(tuple(str(each) or _EMPTY for each in value["head"]), tuple(numbers_in(str(value["messages"]))))
+    head = tuple(map(str, value["head"]))
+    if _EMPTY in head:
+        head = tuple("" if digest == _EMPTY else digest for digest in head)
+    return Prefix(head, tuple(numbers_in(str(value["messages"]))))
 
 
 _LONGEST_KEPT = 16_384
 """Characters up to which the digest of a text is kept: all texts together have at most four million."""
-
-
-def _digest(text: str, size: int) -> str:
-    return _kept_digest(text, size) if len(text) <= _LONGEST_KEPT else _new_digest(text, size)
 
 
 def _new_digest(text: str, size: int) -> str:
@@ -222,9 +237,11 @@ def _new_digest(text: str, size: int) -> str:
 
 
 _kept_digest = lru_cache(maxsize=256)(_new_digest)
+_kept_head = lru_cache(maxsize=64)(_measured_head)
+"""The beginning of most requests is that of the last one."""
 
 _HEAD_DIGEST, _BODY_DIGEST = 6, 20
 """Bytes of digests."""
 
 _EMPTY = _new_digest("", _HEAD_DIGEST)
-"""The digest of an absent part, which events leave out."""
+"""The digest of an absent part, which older logs may have."""

@@ -52,9 +52,15 @@ class OlderMessages(Sequence[HistoryMessage]):
             return OlderMessages(
                 self._columns, self._start + start, self._start + max(start, end), self._sums, self._places
             )
-        at = range(len(self))[at]
+        at = range(self._end - self._start)[at]
         number, message, _ = self._columns.kept[self._start + at]
         return HistoryMessage(number, message, self.size(at), self.place(at))
+
+    def split(self, at: int) -> tuple["OlderMessages", "OlderMessages"]:
+        """The messages before an index, and the rest."""
+        columns, sums, places, start, end = self._columns, self._sums, self._places, self._start, self._end
+        middle = start + at
+        return OlderMessages(columns, start, middle, sums, places), OlderMessages(columns, middle, end, sums, places)
 
     def size(self, at: int) -> int:
         """The tokens of one message."""
@@ -62,7 +68,7 @@ class OlderMessages(Sequence[HistoryMessage]):
         return self._sums[at + 1] - self._sums[at]
 
     def number(self, at: int) -> int:
-        return self._columns.kept[self._start + at].number
+        return self._columns.numbers[self._start + at]
 
     def place(self, at: int) -> int:
         return self._places[self._start + at] if self._places else -1
@@ -74,16 +80,33 @@ class OlderMessages(Sequence[HistoryMessage]):
             return False
         return not self._places or at == 0 or self._places[place] < 0 or self._places[place] != self._places[place - 1]
 
-    def starts_within(self, limit: int) -> list[int]:
+    def starts_within(self, limit: int) -> list["Start"]:
         """Where a range may begin that reaches to the end in at most `limit` tokens."""
-        start, end, users = self._start, self._end, self._columns.users
-        first = bisect_left(self._sums, self._sums[end] - limit, start, end)
-        asked = [at - start for at in range(first, end) if users[at] < users[at + 1]]
-        return [at for at in asked if self.may_begin(at)] if self._places else asked
+        start, end, sums, users = self._start, self._end, self._sums, self._columns.users
+        starts = list[Start]()
+        for at in range(bisect_left(sums, sums[end] - limit, start, end), end):
+            if users[at] < users[at + 1] and (not self._places or self.may_begin(at - start)):
+                starts.append((at - start, self._columns.numbers[at], sums[end] - sums[at]))
+        return starts
+
+    def newest(self, count: int, limit: int) -> int:
+        """The index of a user's message, for at least `count` messages from there on, or as many as fit."""
+        start, end, sums, users = self._start, self._end, self._sums, self._columns.users
+        found = end
+        for at in range(end - 1, start - 1, -1):
+            if found <= end - count or sums[end] - sums[at] > limit:
+                break
+            if users[at] < users[at + 1] and (not self._places or self.may_begin(at - start)):
+                found = at
+        return found - start
 
     def tokens_from(self, at: int) -> int:
         """The tokens from one message to the end."""
         return self._sums[self._end] - self._sums[self._start + at]
+
+    def tokens_before(self, at: int) -> int:
+        """The tokens of the first messages, up to an index or the end."""
+        return self._sums[min(self._start + at, self._end)] - self._sums[self._start]
 
     @property
     def tokens(self) -> int:
@@ -99,7 +122,7 @@ class OlderMessages(Sequence[HistoryMessage]):
 
     @property
     def numbers(self) -> list[int]:
-        return [kept.number for kept in self.logged]
+        return self._columns.numbers[self._start : self._end]
 
     @property
     def places(self) -> Sequence[int]:
@@ -113,16 +136,21 @@ class OlderMessages(Sequence[HistoryMessage]):
     @property
     def from_log(self) -> list[Message]:
         """The messages that the caller did not send."""
+        messages = self._columns.messages[self._start : self._end]
         if not self._places:
-            return [kept.message for kept in self.logged]
-        return [kept.message for kept, place in zip(self.logged, self.places, strict=True) if place < 0]
+            return messages
+        return [message for message, place in zip(messages, self.places, strict=True) if place < 0]
 
     @property
     def callers_tokens(self) -> int:
         """The tokens of the messages that the caller sent."""
         if not self._places:
             return 0
-        return sum(size for size, place in zip(self.sizes, self.places, strict=True) if place >= 0)
+        places = self.places
+        others = places.count(-1)
+        if -1 not in places[others:]:  # all others come first
+            return self.tokens_from(others)
+        return sum(size for size, place in zip(self.sizes, places, strict=True) if place >= 0)
 
     @property
     def callers_places(self) -> frozenset[int]:
@@ -132,7 +160,7 @@ class OlderMessages(Sequence[HistoryMessage]):
     def as_item(self, reason: str, foreign: Mapping[int, str], *, included: bool) -> PackItem:
         """All of them as one item; `foreign` has the origins of those that contain foreign text."""
         kind, columns, start, end = KINDS["recent_messages"], self._columns, self._start, self._end
-        first, last = columns.kept[start].number, columns.kept[end - 1].number
+        first, last = columns.numbers[start], columns.numbers[end - 1]
         if self._places or last - first != end - start - 1:
             spans, newest = ranges(self.numbers), max(self.numbers)
         else:  # numbers of the log grow, so there is no gap
@@ -146,6 +174,9 @@ class OlderMessages(Sequence[HistoryMessage]):
         )
 
 
+Start = tuple[int, int, int]
+"""Where messages may begin: an index, the number of the message there, and the tokens from there on."""
+
 NO_MESSAGES = OlderMessages.of(())
 
 
@@ -158,6 +189,8 @@ class Conversation(NamedTuple):
     """The numbers of the caller's messages that are always sent."""
     question: str
     """The newest message of the user."""
+    system: str
+    """The caller's system messages."""
 
 
 def conversation(request: Request, inputs: TurnInputs, settings: Settings, measure: Measure) -> Conversation:
@@ -165,26 +198,44 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     messages = request.messages
     numbers = inputs.numbers or (0,) * len(messages)
     places = request.places or range(len(messages))
-    spoken = [at for at, message in enumerate(messages) if message.role != "system"]
-    asked = next((at for at in reversed(spoken) if messages[at].role == "user"), -1)
+    system, spoken, asked = list[str](), list[int](), -1
+    for at, message in enumerate(messages):
+        if message.role == "system":
+            system.append(message.text)
+            continue
+        spoken.append(at)
+        asked = at if message.role == "user" else asked
     is_ours = settings.history == "log" and not request.server_history
-    before = [at for at in spoken if at < asked] if is_ours else []
     logged = LoggedMessages.of(inputs.history)
     own: list[int] = []
     if not logged.are_plain:
         kept = _without_open_calls([*logged], [messages[at] for at in spoken])
         logged = logged if logged == kept else LoggedMessages.of(kept)
-    if before:
-        own = [-1] * len(logged) + [places[at] for at in before]
-        logged = LoggedMessages.of([*logged, *(LoggedMessage(numbers[at], messages[at]) for at in before)])
+    newest = spoken
+    if is_ours and spoken and spoken[0] < asked:
+        first = spoken.index(asked)
+        before, newest = spoken[:first], spoken[first:]
+        said, known = [*map(messages.__getitem__, before)], [*map(numbers.__getitem__, before)]
+        logged = _with_callers(logged, said, known, measure)
+        own = [-1] * (logged.end - first) + [*map(places.__getitem__, before)]
     columns, end = logged.columns, logged.end
     history = OlderMessages(columns, logged.start, end, columns.tokens(measure, end), own)
     return Conversation(
         older=history if is_ours else NO_MESSAGES,
         elsewhere=NO_MESSAGES if is_ours else history,
-        newest=tuple([numbers[at] for at in spoken if not is_ours or at >= asked]),
+        newest=tuple(map(numbers.__getitem__, newest)),
         question=messages[asked].text if asked >= 0 else "",
+        system="\n".join(system),
     )
+
+
+def _with_callers(logged: LoggedMessages, said: list[Message], numbers: list[int], measure: Measure) -> LoggedMessages:
+    """Messages of the log with those that the caller said next: most often these are the next ones of the log."""
+    columns, start, end = logged.columns, logged.end, logged.end + len(said)
+    is_next = columns.numbers[start:end] == numbers and columns.messages[start:end] == said
+    if is_next and columns.agrees(measure, start, end):
+        return LoggedMessages(columns, logged.start, end)
+    return LoggedMessages.of([*logged, *map(LoggedMessage, numbers, said)])
 
 
 def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Message]) -> list[LoggedMessage]:
@@ -214,25 +265,19 @@ def cut(older: OlderMessages, limit: int, began: int = 0) -> int:
     then much later, so the prefix of the request stays the same for many calls.
     """
     starts = older.starts_within(limit)
-    last = next((at for at in starts if 0 < began == older.number(at)), -1)
-    if last >= 0 and older.tokens_from(last) >= _SPARSE * min(limit, older.tokens):
-        return last
-    slid = bool(older) and 0 < began < older.number(0)  # the message where it began is not loaded any more
-    if starts[:1] == [0] and not slid:
+    if not starts:
+        return len(older)
+    for at, number, tokens in starts:
+        if 0 < began == number and tokens >= _SPARSE * min(limit, older.tokens):
+            return at
+    slid = 0 < began < older.number(0)  # the message where it began is not loaded any more
+    if starts[0][0] == 0 and not slid:
         return 0
     fewest = len(older) * (1 - STEP) if slid else 0
-    sparse = (at for at in starts if at >= fewest and older.tokens_from(at) <= STEP * limit)
-    return next(sparse, starts[-1] if starts else len(older))
-
-
-def newest(older: OlderMessages, count: int, limit: int) -> int:
-    """The index in `older` of a user's message, for at least `count` messages from there on, or as many as fit."""
-    start, last = len(older), len(older) - count
-    for at in range(start - 1, -1, -1):
-        if start <= last or older.tokens_from(at) > limit:
-            break
-        start = at if older.may_begin(at) else start
-    return start
+    for at, _, tokens in starts:
+        if at >= fewest and tokens <= STEP * limit:
+            return at
+    return starts[-1][0]
 
 
 _LARGE = 1024

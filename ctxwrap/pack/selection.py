@@ -15,7 +15,6 @@ NOT_VISIBLE = "it is not for the model to see"
 _LESS_RELEVANT = "others are more to the point"
 
 _RETRIEVED = KINDS["retrieved"]
-_FOR_MODEL_ONLY = frozenset(name for name, row in KINDS.items() if row.visibility == MODEL_ONLY)
 
 
 def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate], list[PackItem]]:
@@ -61,7 +60,8 @@ class Sharing:
 
     def __init__(self, rules: VisibilityRules) -> None:
         self._rules = rules
-        self._declared: Mapping[str, tuple[str, ...]] = {}
+        self._declared: Mapping[str, tuple[str, ...]] | None = None
+        """What files name, by path; None if there is no working set."""
         self.resources: list[Resource] = []
 
     def declare(self, visibility: Mapping[str, tuple[str, ...]]) -> None:
@@ -81,12 +81,8 @@ class Sharing:
         return self._marked(candidates)
 
     def mark_items(self, items: tuple[PackItem, ...]) -> tuple[PackItem, ...]:
-        """Items with their visibility."""
-        if not self._rules and not self._declared:
-            others = [each for each in items if each.kind not in _FOR_MODEL_ONLY or each.visibility != MODEL_ONLY]
-            if not others:
-                return items
-        return tuple(self._marked(items))
+        """Items with their visibility. Without rules and files, that is the one they were made with."""
+        return tuple(self._marked(items)) if self._rules or self._declared is not None else items
 
     def _marked(self, items: Sequence[_Item]) -> list[_Item]:
         seen = {place: self.seen_by(*place) for place in {item[:2] for item in items}}  # many share kind and source

@@ -90,7 +90,10 @@ def adapter_for(path: str, providers: Iterable[ProviderSpec] = PROVIDERS) -> "Pr
     `providers` are the APIs of the SDK.
     """
     path = _VERSION.sub("", path.partition("?")[0], count=1)
-    return next((load_adapter(provider) for provider in providers if provider.path == path), None)
+    for provider in providers:
+        if provider.path == path:
+            return load_adapter(provider)
+    return None
 
 
 def adapter_at(path: str, query: str = "") -> "ProviderAdapter | None":

@@ -101,8 +101,10 @@ class ProviderAdapter(ABC):
 
     def reply_limit(self, body: Body) -> int | None:
         """The caller's limit for the reply in tokens, if the request has one."""
-        limit = next((body[name] for name in self.reply_limits if body.get(name)), None)
-        return limit if isinstance(limit, int) else None
+        for name in self.reply_limits:
+            if limit := body.get(name):
+                return limit if isinstance(limit, int) else None
+        return None
 
     def too_long(self, error: BaseException) -> TooLong | None:
         """What an exception of the SDK says about the request's length, or None if it has another cause."""

@@ -84,8 +84,11 @@ def unknown_keys(message: Mapping[str, Any], known: frozenset[str]) -> dict[str,
 Matches = Callable[[Body], bool]
 
 
+_OPERATORS = ("system", "developer")
+
+
 def is_operator(message: Body) -> bool:
-    return message.get("role") in ("system", "developer")
+    return message.get("role") in _OPERATORS
 
 
 def is_user(message: Body) -> bool:
@@ -99,7 +102,7 @@ WithResults = Callable[[Body, Mapping[str, str]], Body]
 def sent_messages(messages: Iterable[Body], injection: Injection, with_results: WithResults) -> list[Body]:
     """The caller's messages that are sent, references in place of repeated tool results; the operator's always are."""
     left_out = injection.left_out
-    messages = with_references(messages, injection, with_results)
+    messages = with_references(messages, injection, with_results) if injection.references else list(messages)
     if not left_out:
         return messages
     return [message for at, message in enumerate(messages) if at not in left_out or is_operator(message)]
@@ -114,7 +117,10 @@ def with_references(messages: Iterable[Body], injection: Injection, with_results
 
 def leading_operators(messages: list[Body]) -> int:
     """The number of operator messages before all others."""
-    return next((at for at, message in enumerate(messages) if not is_operator(message)), len(messages))
+    for at, message in enumerate(messages):
+        if message.get("role") not in _OPERATORS:
+            return at
+    return len(messages)
 
 
 def first_index(messages: list[Body], matches: Matches) -> int:
@@ -124,7 +130,10 @@ def first_index(messages: list[Body], matches: Matches) -> int:
 
 def last_index(messages: list[Body], matches: Matches) -> int:
     """The index of the last matching message, or -1."""
-    return next((at for at in range(len(messages) - 1, -1, -1) if matches(messages[at])), -1)
+    for at in range(len(messages) - 1, -1, -1):
+        if matches(messages[at]):
+            return at
+    return -1
 
 
 def with_injected_texts(
@@ -135,11 +144,13 @@ def with_injected_texts(
     The rest is what has no spoken message to go to. Content that is one text stays one, so that the message has the
     same bytes when it is sent again without the block.
     """
-    first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
+    newest = last_index(messages, is_spoken)
     if newest < 0:
         return messages, join_texts(injection.background, injection.block)
     messages = list(messages)
-    messages[first] = with_content(messages[first], prepend_text, injection.background, text_type)
+    if injection.background:
+        first = first_index(messages, is_spoken)
+        messages[first] = with_content(messages[first], prepend_text, injection.background, text_type)
     messages[newest] = with_content(messages[newest], append_text, injection.block, text_type)
     return messages, ""
 
@@ -177,7 +188,7 @@ def neutral_message(message: Body) -> Body:
     In an assistant message only the text parts change. Its trailer was removed, so a separator in it is quoted or
     comes from elsewhere. Thinking is signed, and tool calls must stay exact.
     """
-    if is_operator(message):
+    if message.get("role") in _OPERATORS:
         return message
     content = message.get("content")
     if isinstance(content, str):
@@ -239,15 +250,11 @@ T = TypeVar("T")
 
 def sendable(value: T) -> T:
     """`value`, or a copy of it without lone surrogates, which cannot be encoded as UTF-8."""
-    return value if _is_surely_whole(value) else _sendable(value)
-
-
-def _is_surely_whole(value: Any) -> bool:
-    """Whether `value` has no lone surrogate: in bytes, these and few other characters begin with ED."""
     try:
-        return b"\xed" not in marshal.dumps(value, 2)
+        written = marshal.dumps(value, 2)  # type: ignore[arg-type]
     except ValueError:  # something else than JSON
-        return False
+        return _sendable(value)  # type: ignore[no-any-return]
+    return value if b"\xed" not in written else _sendable(value)  # in bytes, surrogates and few others begin with ED
 
 
 def _sendable(value: Any) -> Any:
@@ -301,8 +308,12 @@ _LEAST_THINKING = 1024
 
 def raise_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
     """The caller's reply limits plus `reserve` tokens for the trailer, up to what every model allows."""
-    limits = {name: body[name] for name in names if isinstance(body.get(name), int) and body[name] < _AMPLE}
-    return {name: min(limit + reserve, _AMPLE) for name, limit in limits.items()}
+    raised: Body = {}
+    for name in names:
+        limit = body.get(name)
+        if isinstance(limit, int) and limit < _AMPLE:
+            raised[name] = min(limit + reserve, _AMPLE)
+    return raised
 
 
 def ample_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:

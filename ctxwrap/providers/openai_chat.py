@@ -43,6 +43,13 @@ _FOUND = frozenset(
     | {"vertex_ai_grounding_metadata", "server_tool_use"}
 )
 """Fields in which a reply shows what the provider searched."""
+_BESIDE = "provider_specific_fields"
+"""Where litellm puts fields that the API does not have."""
+_SHOWING = _FOUND | {_BESIDE}
+_SHAPING = frozenset({"response_format", "modalities", "tool_choice"})
+"""Options that may leave no room for a trailer."""
+_DEFINING = frozenset({"tools", "functions", "response_format"})
+"""Fields beside the messages that the model reads."""
 
 
 class OpenAIAdapter(ProviderAdapter):
@@ -62,22 +69,24 @@ class OpenAIChat(OpenAIAdapter):
     stored_path = "chat/completions(?:/[^/]+(?:/messages)?)?"
 
     def read(self, body: Body) -> Request:
-        messages = tuple(_message(message) for message in body.get("messages") or ())
+        messages, fetched = list[Message](), False
+        for message in body.get("messages") or ():
+            messages.append(_message(message))
+            fetched = fetched or (not _SHOWING.isdisjoint(message) and _shows_search(message))
         return Request(
-            messages=messages,
+            messages=tuple(messages),
             places=tuple(range(len(messages))),
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
-            no_trailer=_no_trailer(body),
-            fetched=any(map(_shows_search, body.get("messages") or ())),
+            no_trailer="" if _SHAPING.isdisjoint(body) else _no_trailer(body),
+            fetched=fetched,
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
         messages = sent_messages(body.get("messages") or (), injection, _with_results)
         own = leading_operators(messages)
-        messages[own:own] = [_api_message(message) for message in injection.history]
-        messages = [neutral_message(message) for message in messages]
-        messages, rest = with_injected_texts(messages, injection, is_user, "text")
+        messages[own:own] = map(_api_message, injection.history)
+        messages, rest = with_injected_texts(list(map(neutral_message, messages)), injection, is_user, "text")
         return {
             **body,
             **raise_limits(body, self.reply_limits, injection.reserve),
@@ -102,8 +111,11 @@ class OpenAIChat(OpenAIAdapter):
 
     def request_tokens(self, body: Body, counter: Counter) -> int:
         content = ContentCounter(counter, str(body.get("model") or ""))
-        tools = content.tools(as_list(body.get("tools")) + as_list(body.get("functions")))
-        return PER_REPLY + content.messages(body.get("messages")) + tools + content.schema(body.get("response_format"))
+        tokens = PER_REPLY + content.messages(body.get("messages"))
+        if not _DEFINING.isdisjoint(body):
+            tokens += content.tools(as_list(body.get("tools")) + as_list(body.get("functions")))
+            tokens += content.schema(body.get("response_format"))
+        return tokens
 
 
 CHAT = OpenAIChat()
@@ -134,8 +146,9 @@ def with_instructions(messages: list[Body], protocol: str, standing: str) -> lis
 
 
 def _message(message: Body) -> Message:
-    role = str(message.get("role"))
-    content = log_content(message.get("content"))
+    role, content = str(message.get("role")), message.get("content")
+    if not isinstance(content, str):
+        content = log_content(content)
     if len(message) == 2 and content:
         return Message(_ROLES.get(role, role), content)  # type: ignore[arg-type]  # the fast path for most messages
     calls = message.get("tool_calls") or ()
@@ -159,7 +172,10 @@ def _call(call: Body) -> Body:
 
 
 def _api_message(message: Message) -> Body:
-    made: Body = {"role": message.role, "content": api_content(message.content, "text", _PARTS)}
+    content = message.content
+    if not isinstance(content, str):
+        content = api_content(content, "text", _PARTS)
+    made: Body = {"role": message.role, "content": content}
     if message.name:
         made["name"] = message.name
     if message.tool_call_id:
@@ -184,7 +200,7 @@ def _may_fetch(body: Body) -> bool:
 
 
 def _shows_search(message: Body) -> bool:
-    beside = message.get("provider_specific_fields")  # where litellm puts fields that the API does not have
+    beside = message.get(_BESIDE)
     found = not _FOUND.isdisjoint(message) and any(message[name] for name in _FOUND.intersection(message))
     return found or (isinstance(beside, dict) and _shows_search(beside))
 

@@ -206,7 +206,10 @@ def family_estimate(family: Family, encode: Encode | None, text: str) -> int:
     tokens = count * (family.latin * share + family.other * (1 - share))
     if family.single_digits:
         runs = text.encode("utf-8", "surrogatepass").translate(_ONLY_DIGITS).split()
-        tokens += sum([len(run) - ceil(len(run) / 3) for run in runs])
+        more = 0
+        for run in runs:
+            more += len(run) * 2 // 3
+        tokens += more
     return ceil(tokens)
 
 
@@ -248,14 +251,11 @@ class Counter:
         """The encoding, or `estimate`."""
         self.margin = margin
         """How many more tokens a text may have than counted, as a fraction; 0 if the count is exact."""
+        self.exact = margin == 0
         self._counting = counting
         self._recent: dict[str | tuple[int, int], int] = {}
         self._older: dict[str | tuple[int, int], int] = {}
         """The previous generation of the cache: entries move back when they are used, and are dropped otherwise."""
-
-    @property
-    def exact(self) -> bool:
-        return self.margin == 0
 
     def count(self, text: str) -> int:
         """The tokens of a text; special tokens count as ordinary text."""

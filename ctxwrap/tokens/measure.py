@@ -23,38 +23,31 @@ class Measure:
         self._counter: Counter = counter_for(model)
         self.key = model, self._counter
         """The same for measures that count alike."""
+        self.name = self._counter.name
+        """The encoding, or `estimate`."""
+        self.exact = self._counter.exact
         self.text: CountTokens = self._counter.most_in
         """The tokens of a text. All measures with the same counter have the same function, so a cache may use it."""
 
-    @property
-    def name(self) -> str:
-        """The encoding, or `estimate`."""
-        return self._counter.name
-
-    @property
-    def exact(self) -> bool:
-        return self._counter.exact
-
     def counted(self, message: Message) -> int:
         """The count that is stored with a message, without margin. Text counts in its neutral form, as it is sent."""
-        if isinstance(message.content, str):
-            message = message._replace(content=sanitise(message.content))
+        content = message.content
+        if isinstance(content, str) and (neutral := sanitise(content)) is not content:
+            message = message._replace(content=neutral)
         return message_tokens(message, self._counter, self.model)
 
     def message(self, kept: LoggedMessage) -> int:
-        counter = self._counter
-        known = kept.tokens.get(counter.name)
-        if known is None:
-            known = self.counted(kept.message)
-        return counter.at_most(known)
+        return self.messages((kept,))[0]
 
     def messages(self, history: Sequence[LoggedMessage]) -> list[int]:
         """The counts of many messages."""
-        counter = self._counter
-        counts = [kept.tokens.get(counter.name) for kept in history]
-        if None in counts:
-            return [self.message(kept) for kept in history]
-        return [ceil(count * (1 + counter.margin)) for count in counts] if counter.margin else counts  # type: ignore[operator, return-value]  # none of them is None
+        name, margin, sizes = self.name, self._counter.margin, list[int]()
+        for kept in history:
+            known = kept.tokens.get(name)
+            if known is None:
+                known = self.counted(kept.message)
+            sizes.append(ceil(known * (1 + margin)) if margin else known)
+        return sizes
 
     def body(self, count: Callable[[Body, Counter], int], body: Body) -> int:
         """A request, counted by its provider's rule."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import LoggedMessage
+from ctxwrap.types import LoggedMessage, Message
 
 _MEASURES = 4
 """The models whose tokens are kept: a conversation seldom has more."""
@@ -18,20 +18,27 @@ class MessageColumns:
 
     def __init__(self, messages: Iterable[LoggedMessage] = ()) -> None:
         self.kept: list[LoggedMessage] = []
+        self.numbers: list[int] = []
+        self.messages: list[Message] = []
         self.users = [0]
         """Up to each position, how many messages are a user's."""
         self.others = [0]
         """Up to each position, how many are more than text of a user or a model, such as calls and results of tools."""
         self._tokens: dict[object, list[int]] = {}
         """Up to each position, the tokens by a measure."""
+        self._agreed: dict[object, tuple[int, int]] = {}
+        """The positions in which a measure counts what the log says."""
         for each in messages:
             self.add(each)
 
     def add(self, kept: LoggedMessage) -> None:
-        role, content, _, calls, *_ = kept.message
+        number, message, _ = kept
+        role, content, _, calls, *_ = message
         is_text = isinstance(content, str) and not calls and role in ("user", "assistant")
         self.users.append(self.users[-1] + (role == "user"))
         self.others.append(self.others[-1] + (not is_text))
+        self.numbers.append(number)
+        self.messages.append(message)
         self.kept.append(kept)
 
     def tokens(self, measure: Measure, end: int) -> list[int]:
@@ -44,6 +51,18 @@ class MessageColumns:
             for size in measure.messages(self.kept[len(sums) - 1 :]):
                 sums.append(sums[-1] + size)
         return sums
+
+    def agrees(self, measure: Measure, start: int, end: int) -> bool:
+        """Whether a measure counts what the log says, which may be another model's estimate."""
+        first, last = self._agreed.get(measure.key, (start, start))
+        if not first <= start <= last:
+            first = last = start
+        for kept in self.kept[last:end]:
+            if kept.tokens.get(measure.name) != measure.counted(kept.message):
+                return False
+            last += 1
+        self._agreed = {**dict([*self._agreed.items()][1 - _MEASURES :]), measure.key: (first, last)}
+        return True
 
 
 class LoggedMessages(Sequence[LoggedMessage]):

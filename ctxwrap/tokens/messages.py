@@ -97,7 +97,9 @@ def message_tokens(message: Message, counter: Counter, model: str = "") -> int:
     tokens = PER_MESSAGE + counter.count(message.role) + content.tokens(message.content)
     if message.name:
         tokens += PER_NAME + counter.count(message.name)
-    return tokens + sum(content.call(call.get("name"), call.get("arguments")) for call in message.tool_calls)
+    for call in message.tool_calls:
+        tokens += content.call(call.get("name"), call.get("arguments"))
+    return tokens
 
 
 def messages_tokens(messages: Iterable[Message], counter: Counter, model: str = "") -> int:
@@ -126,9 +128,13 @@ class ContentCounter:
         """The tokens of a message with `role` and `content`."""
         if not isinstance(message, Mapping):
             return PER_MESSAGE + self.tokens(message)
-        tokens = PER_MESSAGE + self.tokens(message.get("role")) + self.tokens(message.get("content"))
-        if len(message) == 2 and "content" in message and "role" in message:
-            return tokens  # most messages
+        role, content = message.get("role"), message.get("content")
+        if isinstance(role, str) and isinstance(content, str) and role and content:
+            tokens = PER_MESSAGE + self._count(role) + self._count(content)
+            if len(message) == 2:
+                return tokens  # most messages
+        else:
+            tokens = PER_MESSAGE + self.tokens(role) + self.tokens(content)
         if message.get("name"):
             tokens += PER_NAME + self.tokens(message["name"])
         tokens += self.tokens(message.get("refusal")) + self.tokens(message.get("reasoning_content"))
@@ -137,7 +143,7 @@ class ContentCounter:
         )
 
     def messages(self, messages: Any) -> int:
-        return sum(map(self.message, as_list(messages)))
+        return sum(map(self.message, messages if isinstance(messages, list) else as_list(messages)))
 
     def item(self, item: Any) -> int:
         """An item of the Responses API: a message, or an entry beside messages."""

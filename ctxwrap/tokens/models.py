@@ -204,7 +204,11 @@ def reply_reserve(
 
     A provider counts the whole limit against the window, however short the reply is.
     """
-    window = window_of(model, overrides)
+    return reserve_in(window_of(model, overrides), asked_for)
+
+
+def reserve_in(window: ContextWindow, asked_for: int | None) -> int:
+    """`reply_reserve` in a known window."""
     if asked_for is None or asked_for <= 0:
         return min(REPLY, window.output_tokens, window.input_tokens // 4)
     most = window.output_tokens if window.known else asked_for

@@ -23,8 +23,9 @@ class Usage(NamedTuple):
 
 
 def usage_in(usage: Any) -> Usage:
-    details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
-    thoughts = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
+    fields = usage if isinstance(usage, dict) else {}
+    details = fields.get("prompt_tokens_details") or fields.get("input_tokens_details")
+    thoughts = fields.get("completion_tokens_details") or fields.get("output_tokens_details")
     cached = count_in(details, "cached_tokens")
     return Usage(
         *totals_in(usage),
@@ -41,7 +42,3 @@ def totals_in(usage: Any) -> tuple[int | None, int | None]:
         counts = [count for name in _ANTHROPIC if (count := count_in(usage, name)) is not None]
         tokens_in = sum(counts) if counts else None
     return tokens_in, count_in(usage, "output_tokens") if tokens_out is None else tokens_out
-
-
-def _object(record: Any, name: str) -> Any:
-    return record.get(name) if isinstance(record, dict) else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.pack.builder import Pack
@@ -193,9 +194,15 @@ class SentRequest:
 def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     """The texts of a request as the caller wrote them and, where that differs, as the model sees them."""
     added = pack.injection if pack else Injection("", "")
-    texts = [message.text for message in (*request.messages, *added.history)]
-    texts += filter(None, (added.protocol, added.background, added.standing))
-    return ShownTexts([*texts, *(shown for text in texts if (shown := sanitise(text)) is not text)], added.block)
+    texts, changed = list(filter(None, (added.protocol, added.background, added.standing))), list[str]()
+    texts = [*map(_text_of, (*request.messages, *added.history)), *texts]
+    for text in texts:
+        if (shown := sanitise(text)) is not text:
+            changed.append(shown)
+    return ShownTexts([*texts, *changed], added.block)
+
+
+_text_of = attrgetter("text")
 
 
 class _TextReader:

@@ -14,7 +14,7 @@ The driver (`sync`, `async_`) does the provider's I/O, `lifecycle` that of the s
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ctxwrap.memory.items import Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.memory.memory import Memory, merge_capabilities, write_once_violations
@@ -55,8 +55,7 @@ Records = tuple[list[Record], list[Record]]
 """Messages and events for the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """What the caller asked for, not redacted."""
 
     mode: Mode
@@ -65,8 +64,7 @@ class _Asked:
     """The messages that the log does not have yet, each with its round."""
 
 
-@dataclass(frozen=True, slots=True)
-class _PackInputs:
+class _PackInputs(NamedTuple):
     """What the pack is built from, redacted."""
 
     request: PackRequest
@@ -126,12 +124,15 @@ class Turn:
         self._settings = settings
         self._asked = _Asked(mode, body, inputs.new)
         self._redactor = redactor = TurnRedactor(settings.redaction)
-        self._request = TurnRedactor(settings.redaction).request(request)
-        pack_request = PackRequest(key, adapter, redactor.body(body, adapter.field_names), self._request, self.mode)
-        self._inputs = redactor.inputs(inputs)
-        if inputs.owners:  # their names and ids are no text to redact
-            self._inputs = replace(self._inputs, owners=inputs.owners)
-        sources = redactor.sources(sources or PackSources())
+        self._request, self._inputs, sources, plain = request, inputs, sources or PackSources(), body
+        if settings.redaction is not None:
+            self._request = TurnRedactor(settings.redaction).request(request)
+            plain = redactor.body(body, adapter.field_names)
+            self._inputs = redactor.inputs(inputs)
+            if inputs.owners:  # their names and ids are no text to redact
+                self._inputs = replace(self._inputs, owners=inputs.owners)
+            sources = redactor.sources(sources)
+        pack_request = PackRequest(key, adapter, plain, self._request, self.mode)
         self._pack_inputs = _PackInputs(pack_request, self._inputs, sources, settings)
         self._records = TurnRecords(id, key, adapter.name, self.mode, self._request, self._inputs, settings)
         self._sent = self._request_with(None if self.mode == "disabled" else self._pack_inputs.build())

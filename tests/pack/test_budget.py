@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, budget_within
+from ctxwrap.pack.budget import Ledger, Limit, TokenBudget, smallest_limit
 from ctxwrap.settings import Shares
+from ctxwrap.tokens import ContextWindow
 
 KINDS = ("pinned", "summary", "memory", "working_set", "recent_messages", "retrieved", "children")
 SHARES = st.builds(
@@ -74,6 +75,11 @@ def test_passages_exceed_the_conversations_limit_only_as_far_as_needed(
 
 
 def test_smallest_limit_sets_the_budget() -> None:
-    limits = [Limit(5000, "settings"), Limit(3000, "the window of m"), Limit(3000, "the provider")]
-    assert budget_within(limits, 10, reply=5, counter="c", exact=True).set_by == "the window of m"
-    assert budget_within([Limit(-5, "the window of m")], 10, reply=5, counter="c", exact=True).limit == 0
+    known, unknown = ContextWindow(4000, 500, known=True), ContextWindow(4000, 500, known=False)
+    assert smallest_limit("m", known, 1000, 5000, None, 10) == Limit(3000, "the window of m")
+    assert smallest_limit("m", known, 1000, 3000, None, 10) == Limit(3000, "the window of m"), "the first of equal ones"
+    assert smallest_limit("m", known, 1000, 5000, 2000, 10) == Limit(2000, "context/budget")
+    assert smallest_limit("m", known, 1000, 2000, 0, 10) == Limit(3000, "the window of m"), "0 is no limit"
+    assert smallest_limit("m", unknown, 1000, 2000, None, 10) == Limit(2000, "settings")
+    assert smallest_limit("m", unknown, 1000, 2000, None, 1500) == Limit(2500, "settings"), "half of it stays free"
+    assert smallest_limit("m", unknown, 1000, 0, None, 10).set_by == "nothing"

@@ -49,5 +49,19 @@ def test_range_counts_as_its_messages_do(
             break
 
 
+RANGES = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted), min_size=1, max_size=8)
+
+
+@given(st.lists(st.sampled_from([None, True, True, True, False]), max_size=12), RANGES)
+def test_range_agrees_where_the_log_has_what_the_measure_counts(noted: list[bool | None], ranges: list[Any]) -> None:
+    measure, said = Measure("unheard-of"), Message("user", "Where is the bakery?")
+    right = measure.counted(said)
+    counts = {None: {}, True: {measure.name: right}, False: {measure.name: right + 1}}
+    columns = MessageColumns([LoggedMessage(number, said, counts[each]) for number, each in enumerate(noted, 1)])
+    for start, end in ranges:
+        start, end = min(start, len(noted)), min(end, len(noted))
+        assert columns.agrees(measure, start, end) == all(noted[start:end])
+
+
 def _is_plain(message: Message) -> bool:
     return isinstance(message.content, str) and message.role != "tool" and not message.tool_calls
