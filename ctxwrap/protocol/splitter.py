@@ -13,6 +13,7 @@ from ctxwrap.protocol.extent import (
     strict_object,
     whole_object,
 )
+from ctxwrap.protocol.grammar import SEPARATOR
 from ctxwrap.protocol.origin import SPACE, CondensedText
 from ctxwrap.protocol.separator import (
     BlockEnd,
@@ -41,6 +42,28 @@ class SnapshotPart(NamedTuple):
     tail: str
     value: dict[str, Any] | None = None
     """The object that the text to read is, if it is strict JSON and was read already."""
+
+
+_LONE_HEAD = f"\n{SEPARATOR}\n"
+_NOT_PLAIN = ("{", "```", "~~~", "context")
+"""What the start of a snapshot without the exact separator, a fence and every spelling of the separator have."""
+_RULES = "-*_="
+
+
+def lone_trailer(text: str) -> tuple[str, SnapshotPart] | None:
+    """The visible text and the snapshot of a complete reply that is surely plain text and one strict snapshot.
+
+    Most replies are; all others, for which this returns None, need a splitter, which splits these in the same way.
+    """
+    before, head, tail = text.partition(_LONE_HEAD)
+    small, body = before.lower(), before.rstrip()
+    if not head or any(sign in small for sign in _NOT_PLAIN) or not body[-1:].isprintable() or body[-1:] in _RULES:
+        return None  # also if there is no text, or if a rule may belong to the separator
+    found = whole_object(tail, 0) if tail.startswith("{") and '"memory":' in tail else None
+    if found is None or found[1] != len(tail):
+        return None
+    head = head.lstrip()
+    return before.rstrip(SPACE), SnapshotPart(head + tail, head, tail, found[0])
 
 
 class Splitter:

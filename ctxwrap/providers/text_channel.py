@@ -51,7 +51,9 @@ class Channel:
 
     def whole(self, text: str) -> str:
         """Feed and close: the visible part of a complete text."""
-        return self.feed(text) + self.close()
+        self._fed.add(text)
+        self.closed = True
+        return self._show(self._stream.whole(text))
 
     def tokens(self, arrived: list[Body]) -> list[Body]:
         """The tokens that can leave now: those whose text is visible, cut to the visible part."""
@@ -190,6 +192,9 @@ class PlainStream:
 
     def close(self) -> str:
         return ""
+
+    def whole(self, text: str) -> str:
+        return self.feed(text)
 
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
