@@ -74,7 +74,9 @@ def test_stream_shows_the_same_text_as_the_whole_reply_for_every_cut(text: str, 
     assert stream.reading == whole
 
 
-ENDINGS = st.sampled_from([JSON, DRAFT, OLD, JSON.replace('"memory":', '"memory" :'), '{"memory":1}', '{"a":[]}', "{}", "{"])
+ENDINGS = st.sampled_from(
+    [JSON, DRAFT, OLD, JSON.replace('"memory":', '"memory" :'), '{"memory":1}', '{"a":[]}', "{}", "{"]
+)
 
 
 @examples(400)
