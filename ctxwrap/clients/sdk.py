@@ -1,13 +1,13 @@
 """Wraps clients of SDKs like OpenAI's and Anthropic's: methods take our keywords, `post` goes through `sdk_call`."""
 
 from collections.abc import Callable, Collection, Mapping
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, partial, wraps
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any
 
 from ctxwrap.clients.http import facade
-from ctxwrap.clients.sdk_arguments import SdkMethod, hidden_arguments, hide
+from ctxwrap.clients.sdk_arguments import SdkMethod, SdkPost, hidden_arguments, hide
 from ctxwrap.errors import SettingsError
 from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.session.threads import in_thread
@@ -205,6 +205,8 @@ def named_like(made: type, cls: type) -> type:
 
 
 def _client_class(base: Any) -> type:
+    send = SdkPost(base.post)
+
     class Client(base):  # type: ignore[misc]
         @wraps(base.copy)
         def copy(self, **changes: Any) -> Any:
@@ -219,12 +221,14 @@ def _client_class(base: Any) -> type:
 
         @wraps(base.post)
         def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
-            return _sdk_call().post(self, super().post, path, body, options, rest)
+            return _sdk_call().post(self, partial(send, self), path, body, options, rest)
 
     return Client
 
 
 def _async_client_class(base: Any) -> type:
+    send = SdkPost(base.post)
+
     class AsyncClient(base):  # type: ignore[misc]
         @wraps(base.copy)
         def copy(self, **changes: Any) -> Any:
@@ -239,7 +243,7 @@ def _async_client_class(base: Any) -> type:
 
         @wraps(base.post)
         async def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
-            return await _sdk_call().post_async(self, super().post, path, body, options, rest)
+            return await _sdk_call().post_async(self, partial(send, self), path, body, options, rest)
 
     return AsyncClient
 

@@ -102,8 +102,7 @@ class SdkMethod:
             return None
         key = repr(keywords)
         if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
+            _make_room(self._kept)
             self._kept[key] = request_made_by(self._method, keywords)
         return self._kept.get(key)
 
@@ -112,25 +111,81 @@ def request_made_by(method: Callable[..., Any], keywords: dict[str, Any]) -> Sdk
     """What a method posts; None if it fails, or does more with its arguments than to post them."""
     hidden = {name for name, value in keywords.items() if type(value) is Opaque}
     marked = {name: Opaque(None) if name in hidden else value for name, value in keywords.items()}
-    try:
-        made = method(_Desk(), **marked)
-        while not isinstance(made, SdkRequest):
-            made.send(None)  # an awaitable method: it has nothing to wait for
-    except StopIteration as end:
-        made = end.value
-    except Exception:
-        return None
+    made = _told_by(method, marked)
     if not isinstance(made, SdkRequest) or not isinstance(made.body, dict):
         return None
     is_plain = _COMPARABLE.issuperset(map(type, made.body.values()))
     return made if is_plain and {name for name, value in made.body.items() if type(value) is Opaque} == hidden else None
 
 
+class SdkOptions(NamedTuple):
+    """A call of a client's `request`, as its `post` makes it."""
+
+    cast_to: Any
+    options: Any
+    rest: dict[str, Any]
+
+    def __await__(self) -> Generator[Any, None, "SdkOptions"]:
+        return self
+        yield
+
+
+class SdkPost:
+    """`post` of an SDK's client, which makes options of its arguments: the same ones of the same besides the body."""
+
+    def __init__(self, post: Callable[..., Any]) -> None:
+        self._post = post
+        self._makes_same = _is_unpatched(post)
+        self._kept: dict[Any, SdkOptions | None] = {}
+
+    def __call__(self, client: Any, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
+        made = self.options(path, body, options or {}, rest) if self._makes_same else None
+        if made is None:
+            return self._post(client, path, body=body, options=options, **rest)
+        return client.request(made.cast_to, made.options.model_copy(update={"json_data": body}), **made.rest)
+
+    def options(self, path: str, body: Any, options: dict[str, Any], rest: dict[str, Any]) -> SdkOptions | None:
+        """What `post` makes of the arguments, with any body; None if it must be asked."""
+        if not isinstance(body, dict) or not _JSON_TYPES.issuperset(map(type, body.values())):
+            return None
+        try:
+            key = path, repr(_copy(options)), *rest.items()
+            if key not in self._kept:
+                _make_room(self._kept)
+                made = _told_by(self._post, {"path": path, "body": {}, "options": _copy(options), **rest})
+                is_model = isinstance(made, SdkOptions) and hasattr(made.options, "model_copy")
+                self._kept[key] = made if is_model else None
+            return self._kept.get(key)
+        except (_NotPlain, TypeError, RecursionError):  # options that cannot be compared
+            return None
+
+
+def _make_room(kept: dict[Any, Any]) -> None:
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()
+
+
 class _Desk:
-    """Stands in for the resource whose method is asked what it posts."""
+    """Stands in for the object whose method is asked what it does."""
 
     def _post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> SdkRequest:
         return SdkRequest(path, body, options or {}, rest)
+
+    def request(self, cast_to: Any, options: Any, **rest: Any) -> SdkOptions:
+        return SdkOptions(cast_to, options, rest)
+
+
+def _told_by(method: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """What a method gives to the desk; None if it fails."""
+    try:
+        made = method(_Desk(), **arguments)
+        while not isinstance(made, (SdkRequest, SdkOptions)):
+            made.send(None)  # an awaitable method: it has nothing to wait for
+    except StopIteration as end:
+        return end.value
+    except Exception:
+        return None
+    return made
 
 
 class _NotPlain(Exception):
@@ -140,6 +195,7 @@ class _NotPlain(Exception):
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _COMPARABLE = _SCALARS | {Opaque}
 _HIDEABLE = frozenset({str, list, dict})
+_JSON_TYPES = _SCALARS | _HIDEABLE
 _TEXTS = {str}
 
 

@@ -97,7 +97,8 @@ class ReplyStream:
         visible, part = found
         self._lone, self.size = text, len(text)
         self._shown.append(visible)
-        self._reading = self._read([part])
+        read = self._read_part(part)
+        self._reading = ParsedReply(visible, read.snapshot, read.repairs, read.violations, read.status, part.raw)
         return visible
 
     def passes(self, chunk: str) -> bool:
@@ -144,7 +145,7 @@ class ReplyStream:
             splitter.close()
         return splitter
 
-    def _read(self, parts: list[SnapshotPart], text_follows: bool = False) -> ParsedReply:
+    def _read(self, parts: list[SnapshotPart], text_follows: bool) -> ParsedReply:
         visible = "".join(self._shown)
         if not parts:
             return ParsedReply(visible)

@@ -45,9 +45,6 @@ class SnapshotPart(NamedTuple):
 
 
 _LONE_HEAD = f"\n{SEPARATOR}\n"
-_NOT_PLAIN = ("{", "```", "~~~", "context")
-"""What the start of a snapshot without the exact separator, a fence and every spelling of the separator have."""
-_RULES = "-*_="
 
 
 def lone_trailer(text: str) -> tuple[str, SnapshotPart] | None:
@@ -56,9 +53,11 @@ def lone_trailer(text: str) -> tuple[str, SnapshotPart] | None:
     Most replies are; all others, for which this returns None, need a splitter, which splits these in the same way.
     """
     before, head, tail = text.partition(_LONE_HEAD)
-    small, body = before.lower(), before.rstrip()
-    if not head or any(sign in small for sign in _NOT_PLAIN) or not body[-1:].isprintable() or body[-1:] in _RULES:
-        return None  # also if there is no text, or if a rule may belong to the separator
+    if not head or "context" in before.lower() or "{" in before or "```" in before or "~~~" in before:
+        return None  # the text may have another separator, a snapshot without one, or a code block
+    last = before.rstrip()[-1:]
+    if not last or last in "-*_=" or not last.isprintable():
+        return None  # nothing precedes the separator, or a rule, which belongs to it
     found = whole_object(tail, 0) if tail.startswith("{") and '"memory":' in tail else None
     if found is None or found[1] != len(tail):
         return None

@@ -1,5 +1,6 @@
 """Plain messages go past the OpenAI SDK's walk, and the request is the one that it would have made."""
 
+import asyncio
 import json
 import types
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
 
+import httpx
 import openai
 import pytest
 from hypothesis import given as for_all
@@ -23,6 +25,7 @@ from typing_extensions import is_typeddict
 from ctxwrap.clients.sdk_arguments import (
     Opaque,
     SdkMethod,
+    SdkPost,
     SdkRequest,
     hidden_arguments,
     hide,
@@ -126,6 +129,48 @@ def test_kept_request_is_the_one_that_the_sdk_makes(resource: Any, chosen: list[
     assert request is not None
     made = {"body": request.filled(keywords), "options": request.options_with({}), **request.rest}
     assert repr([(request.path, made)]) == repr(posted)
+
+
+OPTIONS: dict[str, list[Any]] = {
+    "headers": [{}, {"a": "b"}, {"a": openai.NOT_GIVEN}],
+    "timeout": [1, 1.0, None, httpx.Timeout(1)],
+    "idempotency_key": ["k"],
+    "security": [{"bearer_auth": True}],
+    "extra_json": [{"a": [1]}],
+    "post_parser": [str],
+}
+POSTS = {post: SdkPost(post) for post in (openai.OpenAI.post, openai.AsyncOpenAI.post)}
+
+
+@pytest.mark.parametrize("post", POSTS, ids=["sync", "async"])
+@for_all(
+    st.fixed_dictionaries({}, optional={name: st.sampled_from(values) for name, values in OPTIONS.items()}),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from([1, "x", [2], openai.NOT_GIVEN])),
+    st.sampled_from(
+        [{"cast_to": object}, {"cast_to": dict[str, Any], "stream": True, "stream_cls": openai.Stream[Any]}]
+    ),
+)
+def test_kept_options_are_those_that_the_sdk_makes(post: Any, options: Any, body: Any, rest: Any) -> None:
+    """Of the same arguments, with the body of this call, whatever calls there were before."""
+    asked: list[Any] = []
+
+    async def answered() -> None:
+        pass
+
+    def request(*arguments: Any, **keywords: Any) -> Any:
+        asked.append((arguments, keywords))
+        return answered() if post is openai.AsyncOpenAI.post else None
+
+    client = SimpleNamespace(request=request)
+    for send in (post, POSTS[post]):
+        sent = send(client, "/path", body=body, options=options, **rest)
+        if sent is not None:
+            asyncio.run(sent)
+    (cast_to, made), keywords = asked[0]
+    (kept_cast_to, kept), kept_keywords = asked[1]
+    assert (kept_cast_to, {"stream": False, "stream_cls": None} | kept_keywords) == (cast_to, keywords)
+    assert repr(vars(kept)) == repr(vars(made))
+    assert kept.model_fields_set == made.model_fields_set
 
 
 def test_methods_that_do_not_just_post_are_asked_every_time() -> None:
