@@ -458,6 +458,10 @@ class TextStream(Protocol):
         """Whether `feed(chunk)` is certain to return nothing; if so, the chunk has been fed."""
 
     def close(self) -> str: ...
+    def whole(self, text: str) -> str:
+        """Feed a complete text and close."""
+        ...
+
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
         """The ranges of the fed text that have been returned so far."""

@@ -1,14 +1,13 @@
 """Wraps clients of SDKs like OpenAI's and Anthropic's: methods take our keywords, `post` goes through `sdk_call`."""
 
-import sys
 from collections.abc import Callable, Collection, Mapping
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, partial, wraps
 from importlib import import_module
 from inspect import iscoroutinefunction
-from types import FunctionType
 from typing import Any
 
 from ctxwrap.clients.http import facade
+from ctxwrap.clients.sdk_arguments import SdkMethod, SdkPost, hidden_arguments, hide
 from ctxwrap.clients.shortcuts import add_shortcuts
 from ctxwrap.errors import SettingsError
 from ctxwrap.providers import PROVIDERS, ProviderSpec
@@ -16,100 +15,6 @@ from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
 from ctxwrap.tokens.counting import preload_encoding
 from ctxwrap.turn.binding import NO_SESSION_NAMES, ClientBinding, SessionNames
-
-_VERSIONS = ("1", "2", "3")
-"""The major versions of the SDK whose types were checked; with others nothing is hidden."""
-
-_HIDDEN = {"create": ("messages", "input", "tools"), "parse": ("messages", "input")}
-"""The arguments that a method passes on unread; `parse` reads the tools."""
-
-_MODEL_BEHIND_MESSAGES = ("1", "2")
-"""The major versions that put the model right behind the messages."""
-
-
-class Opaque:
-    __slots__ = ("behind", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.behind: dict[str, Any] = {}
-        """Further arguments, which the SDK puts right behind this one."""
-
-
-def hidden_arguments(method: Callable[..., Any]) -> tuple[str, ...]:
-    """The arguments of an SDK's method that can be hidden."""
-    names = _HIDDEN.get(method.__name__, ())
-    if not names or not _is_unpatched(method):
-        return ()
-    return (*names, "model") if _version() in _MODEL_BEHIND_MESSAGES else names
-
-
-def hide(keywords: dict[str, Any], names: tuple[str, ...]) -> None:
-    for name in names:
-        value = keywords.get(name)
-        if type(value) is list:
-            try:
-                keywords[name] = Opaque(_copy(value))
-            except (_NotPlain, RecursionError):
-                continue
-    messages, model = keywords.get("messages"), keywords.get("model")
-    if "model" in names and type(messages) is Opaque and type(model) is str:
-        # for each argument that is given the SDK hashes its type: of `model`, that has the names of 80 models
-        messages.behind["model"] = model
-        keywords["model"] = sys.modules["openai"].NOT_GIVEN
-
-
-def revealed(body: Any) -> Any:
-    """`body` with its hidden values, in the order that the SDK gives them."""
-    if not isinstance(body, dict):
-        return body
-    shown: dict[str, Any] = {}
-    for name, value in body.items():
-        if type(value) is Opaque:
-            shown[name] = value.value
-            shown.update(value.behind)
-        elif name not in shown:
-            shown[name] = value
-    return shown
-
-
-class _NotPlain(Exception):
-    pass
-
-
-_SCALARS = frozenset({str, int, float, bool, type(None)})
-_TEXTS = {str}
-
-
-def _copy(value: Any) -> Any:
-    """A copy, as the SDK makes one: the caller may change the original during the call."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if kind is list:
-        return [_copy(item) for item in value]
-    if kind is not dict or not _TEXTS.issuperset(map(type, value)):
-        raise _NotPlain
-    if _TEXTS.issuperset(map(type, value.values())):
-        return value.copy()
-    return {name: _copy(item) for name, item in value.items()}
-
-
-def _is_unpatched(method: Any) -> bool:
-    """Whether `method` and all it wraps is the SDK's own; a wrapper of others may read the arguments."""
-    if _version() not in _VERSIONS:
-        return False
-    while type(method) is FunctionType and method.__globals__["__name__"].partition(".")[0] == "openai":
-        if not hasattr(method, "__wrapped__"):
-            return True
-        method = method.__wrapped__
-    return False
-
-
-def _version() -> str:
-    """The major version of OpenAI's SDK, if it is loaded."""
-    return str(getattr(sys.modules.get("openai"), "__version__", "")).partition(".")[0]
-
 
 SESSION_HEADER = "x-ctxwrap-session"
 MODE_HEADER = "x-ctxwrap-mode"
@@ -220,23 +125,26 @@ def _resource(cls: type, name: str, path: str) -> Any:
 
 def _method_with_keywords(method: Callable[..., Any]) -> Callable[..., Any]:
     """`method`, which turns ctxwrap's keywords into headers; a coroutine function stays one."""
-    hidden = hidden_arguments(method)
+    hidden, kept = hidden_arguments(method), SdkMethod(method)
 
     @wraps(method)
     def call(self: Any, *args: Any, **keywords: Any) -> Any:
+        headers = pop_keywords(keywords)
         hide(keywords, hidden)
-        return method(self, *args, **_as_headers(keywords))
+        request = None if args else kept.request(keywords)
+        if request is None:
+            return method(self, *args, **_with_headers(keywords, headers))
+        options = request.options_with(headers)
+        return self._post(request.path, body=request.filled(keywords), options=options, **request.rest)
 
     @wraps(method)
     async def call_async(self: Any, *args: Any, **keywords: Any) -> Any:
-        hide(keywords, hidden)
-        return await method(self, *args, **_as_headers(keywords))
+        return await call(self, *args, **keywords)
 
     return call_async if iscoroutinefunction(method) else call
 
 
-def _as_headers(keywords: dict[str, Any]) -> dict[str, Any]:
-    headers = pop_keywords(keywords)
+def _with_headers(keywords: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
     if headers:
         keywords["extra_headers"] = {**(keywords.get("extra_headers") or {}), **headers}
     return keywords
@@ -300,6 +208,8 @@ def named_like(made: type, cls: type) -> type:
 
 
 def _client_class(base: Any) -> type:
+    send = SdkPost(base.post)
+
     class Client(base):  # type: ignore[misc]
         @wraps(base.copy)
         def copy(self, **changes: Any) -> Any:
@@ -314,12 +224,14 @@ def _client_class(base: Any) -> type:
 
         @wraps(base.post)
         def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
-            return _sdk_call().post(self, super().post, path, body, options, rest)
+            return _sdk_call().post(self, partial(send, self), path, body, options, rest)
 
     return Client
 
 
 def _async_client_class(base: Any) -> type:
+    send = SdkPost(base.post)
+
     class AsyncClient(base):  # type: ignore[misc]
         @wraps(base.copy)
         def copy(self, **changes: Any) -> Any:
@@ -334,7 +246,7 @@ def _async_client_class(base: Any) -> type:
 
         @wraps(base.post)
         async def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
-            return await _sdk_call().post_async(self, super().post, path, body, options, rest)
+            return await _sdk_call().post_async(self, partial(send, self), path, body, options, rest)
 
     return AsyncClient
 

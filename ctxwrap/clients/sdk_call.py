@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from enum import Enum
+from functools import lru_cache
 from typing import Any, cast
 
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, CallInFlight
-from ctxwrap.clients.sdk import providers_of, revealed, split_headers
+from ctxwrap.clients.sdk import providers_of, split_headers
+from ctxwrap.clients.sdk_arguments import PlainBody, revealed
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
@@ -17,7 +19,7 @@ from ctxwrap.providers import adapter_for
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.redaction.visibility import Target, check_target
 from ctxwrap.turn import async_, sync
-from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.binding import NO_SESSION_NAMES, CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
 from ctxwrap.types import Body, Resource, Send, SendAsync, TurnRecord
 
@@ -239,20 +241,27 @@ class _SdkRequest:
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        self.adapter = adapter_for(path, providers_of(cls)) if isinstance(body, dict) else None
+        self.adapter = _adapter_of(cls, path) if isinstance(body, dict) else None
         if self.adapter is None:
             return
-        self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
-        self.scope = client._ctxwrap.call_scope(named, split_headers(client._custom_headers)[1])
+        if type(body) is not PlainBody:
+            self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
+        own = split_headers(client._custom_headers)[1] if client._custom_headers else NO_SESSION_NAMES
+        self.scope = client._ctxwrap.call_scope(named, own)
         self.adapter = with_cache_key(self.adapter, client, client._ctxwrap, self.scope)
 
     def plain_body(self) -> Body:
         """The body as the JSON that the SDK makes of it, with what `extra_body` adds."""
-        body = {**self.body, **(self.options.get("extra_json") or {})}
+        extra = self.options.get("extra_json")
+        if type(self.body) is PlainBody and not extra:
+            return dict(self.body)
+        body = {**self.body, **(extra or {})}
         return {name: to_jsonable(value) for name, value in body.items() if not _is_left_out(value)}
 
     @property
     def options_without_extra(self) -> dict[str, Any]:
+        if "extra_json" not in self.options:
+            return self.options
         return {name: value for name, value in self.options.items() if name != "extra_json"}
 
     @property
@@ -265,6 +274,12 @@ class _SdkRequest:
         headers = options.get("headers") or {}
         own = {name: value for name, value in headers.items() if not name.lower().startswith("x-stainless-")}
         return {**options, "headers": own}
+
+
+@lru_cache(maxsize=256)
+def _adapter_of(cls: Any, path: str) -> ProviderAdapter | None:
+    """The adapter of the API that a client's class calls at `path`."""
+    return adapter_for(path, providers_of(cls))
 
 
 _CALLERS_OPTIONS = frozenset({"extra_json", "post_parser", "idempotency_key"})

@@ -38,12 +38,16 @@ class ShownTexts:
         self._texts = texts
         self._block = block
         """The block on the newest message: the state, which a snapshot may repeat, and further texts."""
+        self._shown: list[_ShownText] | None = None
+        """The texts that may have an object."""
 
     def holds(self, tail: str, value: dict[str, Any] | None = None) -> bool:
         """Whether the object in `tail` was shown, in any layout and key order; `value` is the object, if known."""
         object_ = tail[tail.find("{") : tail.rfind("}") + 1]
         if len(object_) <= _MIN_COPY:
             return False
+        if self._shown is None:
+            self._shown = [_analysed(text) for text in self._texts if "{" in text]
         end, packed = _packed(object_[-_ENOUGH:]), ""
         for shown in self._shown:
             if not shown.has_keys:
@@ -66,13 +70,10 @@ class ShownTexts:
     @cached_property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
-        named = [_analysed(text) for text in self._texts if "x" in text or "X" in text]  # as the separator has
-        return any(shown.has_lookalike for shown in named) or _resembles_snapshot(self._block)
-
-    @cached_property
-    def _shown(self) -> list["_ShownText"]:
-        """The texts that may have an object."""
-        return [_analysed(text) for text in self._texts if "{" in text]
+        for text in self._texts:
+            if ("x" in text or "X" in text) and _analysed(text).has_lookalike:  # as the separator has
+                return True
+        return _resembles_snapshot(self._block)
 
 
 class _ShownText:

@@ -7,7 +7,7 @@ from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.origin import COPIED, ShownTexts, foreign_fault, nonce_of
 from ctxwrap.protocol.recovery import Recovery, recover
 from ctxwrap.protocol.repair.strict import Effort
-from ctxwrap.protocol.splitter import SnapshotPart, Splitter
+from ctxwrap.protocol.splitter import SnapshotPart, Splitter, lone_trailer
 from ctxwrap.types import ParsedReply
 
 _MAX_SNAPSHOTS = 8
@@ -29,7 +29,7 @@ def read_reply(
 ) -> ParsedReply:
     """Read a complete reply. Never raises."""
     stream = ReplyStream(runtime, previous, request_texts)
-    stream.feed(text)
+    stream.whole(text)
     return stream.reading
 
 
@@ -73,21 +73,37 @@ class ReplyStream:
         self._runtime = runtime or {}
         self._request = request_texts if isinstance(request_texts, ShownTexts) else ShownTexts(request_texts)
         self._snapshots = _SnapshotReader(runtime, previous)
-        self._splitter = Splitter(nonce_of(runtime), self._snapshots.is_readable)
+        self._splitter: Splitter | None = None
+        """Made for the first text that needs one."""
+        self._lone = ""
+        """The reply, if it was read without one."""
         self._shown: list[str] = []
         self._reading: ParsedReply | None = None
         self.size = 0
         """The number of characters fed."""
 
     def feed(self, chunk: str) -> str:
+        splitter = self._splitter or self._new_splitter()
         self.size += len(chunk)
-        shown = self._splitter.feed(chunk)
+        shown = splitter.feed(chunk)
         self._shown.append(shown)
         return shown
 
+    def whole(self, text: str) -> str:
+        """Feed a complete reply and close."""
+        found = lone_trailer(text) if not self.size and self._reading is None else None
+        if found is None:
+            return self.feed(text) + self.close()
+        visible, part = found
+        self._lone, self.size = text, len(text)
+        self._shown.append(visible)
+        read = self._read_part(part)
+        self._reading = ParsedReply(visible, read.snapshot, read.repairs, read.violations, read.status, part.raw)
+        return visible
+
     def passes(self, chunk: str) -> bool:
         """Feed `chunk` if it can be shown unchanged; return whether that was possible."""
-        if not self._splitter.passes(chunk):
+        if self._splitter is None or not self._splitter.passes(chunk):
             return False
         self.size += len(chunk)
         self._shown.append(chunk)
@@ -95,7 +111,7 @@ class ReplyStream:
 
     def hides(self, chunk: str) -> bool:
         """Feed `chunk` if it is certain to be part of a snapshot; return whether that was possible."""
-        if not self._splitter.hides(chunk):
+        if self._splitter is None or not self._splitter.hides(chunk):
             return False
         self.size += len(chunk)
         return True
@@ -103,15 +119,16 @@ class ReplyStream:
     def close(self) -> str:
         if self._reading is not None:
             return ""
-        rest = self._splitter.close()
+        splitter = self._splitter or self._new_splitter()
+        rest = splitter.close()
         self._shown.append(rest)
-        self._reading = self._read()
+        self._reading = self._read(splitter.parts, splitter.visible_text.follows_cut)
         return rest
 
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
         """The parts of the fed text that were shown."""
-        return self._splitter.visible_text.spans
+        return self._splitter.visible_text.spans if self._splitter else [(0, len(text)) for text in self._shown if text]
 
     @property
     def reading(self) -> ParsedReply:
@@ -120,12 +137,20 @@ class ReplyStream:
         assert self._reading is not None
         return self._reading
 
-    def _read(self) -> ParsedReply:
-        visible, parts = "".join(self._shown), self._splitter.parts
+    def _new_splitter(self) -> Splitter:
+        """A splitter that has read what was fed before."""
+        splitter = self._splitter = Splitter(nonce_of(self._runtime), self._snapshots.is_readable)
+        if self._lone:
+            splitter.feed(self._lone)
+            splitter.close()
+        return splitter
+
+    def _read(self, parts: list[SnapshotPart], text_follows: bool) -> ParsedReply:
+        visible = "".join(self._shown)
         if not parts:
             return ParsedReply(visible)
         read = self._last_readable(parts)
-        broken = [TEXT_FOLLOWS] if self._splitter.visible_text.follows_cut else []
+        broken = [TEXT_FOLLOWS] if text_follows else []
         broken += [_SEVERAL] if len(parts) > 1 else []
         trailer = "\n\n".join(part.raw for part in parts)
         return ParsedReply(visible, read.snapshot, read.repairs, (*read.violations, *broken), read.status, trailer)

@@ -13,6 +13,7 @@ from ctxwrap.protocol.extent import (
     strict_object,
     whole_object,
 )
+from ctxwrap.protocol.grammar import SEPARATOR
 from ctxwrap.protocol.origin import SPACE, CondensedText
 from ctxwrap.protocol.separator import (
     BlockEnd,
@@ -41,6 +42,27 @@ class SnapshotPart(NamedTuple):
     tail: str
     value: dict[str, Any] | None = None
     """The object that the text to read is, if it is strict JSON and was read already."""
+
+
+_LONE_HEAD = f"\n{SEPARATOR}\n"
+
+
+def lone_trailer(text: str) -> tuple[str, SnapshotPart] | None:
+    """The visible text and the snapshot of a complete reply that is surely plain text and one strict snapshot.
+
+    Most replies are; all others, for which this returns None, need a splitter, which splits these in the same way.
+    """
+    before, head, tail = text.partition(_LONE_HEAD)
+    if not head or "context" in before.lower() or "{" in before or "```" in before or "~~~" in before:
+        return None  # the text may have another separator, a snapshot without one, or a code block
+    last = before.rstrip()[-1:]
+    if not last or last in "-*_=" or not last.isprintable():
+        return None  # nothing precedes the separator, or a rule, which belongs to it
+    found = whole_object(tail, 0) if tail.startswith("{") and '"memory":' in tail else None
+    if found is None or found[1] != len(tail):
+        return None
+    head = head.lstrip()
+    return before.rstrip(SPACE), SnapshotPart(head + tail, head, tail, found[0])
 
 
 class Splitter:

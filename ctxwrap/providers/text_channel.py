@@ -22,19 +22,21 @@ class Channel:
         self._stream = stream
         self._tokens: deque[Body] = deque()
         self._tokens_end = 0
-        self._fed = _ByteOffsets()
+        self._fed: list[str] = []
+        """The text that the offsets have not passed yet."""
+        self._offsets: _ByteOffsets | None = None
         self._pieces: list[str] = []
         self.closed = False
 
     def feed(self, text: str) -> str:
-        self._fed.add(text)
+        self._fed.append(text)
         return self._show(self._stream.feed(text))
 
     def passes(self, text: str) -> bool:
         """Whether `text` is visible unchanged; if so, it has been fed."""
         if self.closed or not self._stream.passes(text):
             return False
-        self._fed.add(text)
+        self._fed.append(text)
         self._pieces.append(text)
         return True
 
@@ -42,7 +44,7 @@ class Channel:
         """Whether `text` is part of a snapshot; if so, it has been fed."""
         if self.closed or not self._stream.hides(text):
             return False
-        self._fed.add(text)
+        self._fed.append(text)
         return True
 
     def close(self) -> str:
@@ -51,13 +53,15 @@ class Channel:
 
     def whole(self, text: str) -> str:
         """Feed and close: the visible part of a complete text."""
-        return self.feed(text) + self.close()
+        self._fed.append(text)
+        self.closed = True
+        return self._show(self._stream.whole(text))
 
     def tokens(self, arrived: list[Body]) -> list[Body]:
         """The tokens that can leave now: those whose text is visible, cut to the visible part."""
         self._tokens.extend(arrived)
         released: list[Body] = []
-        shown = self._fed.bytes_of(self._stream.spans)
+        shown = self._shown_bytes()
         decided = shown[-1][1] if shown else 0
         while self._tokens and (self.closed or self._tokens_end + _size(self._tokens[0]) <= decided):
             token = self._tokens.popleft()
@@ -67,7 +71,7 @@ class Channel:
 
     def tokens_of_all(self, tokens: list[Body]) -> list[Body]:
         """The visible part of `tokens`, which cover the whole text."""
-        shown, released, at = self._fed.bytes_of(self._stream.spans), list[Body](), 0
+        shown, released, at = self._shown_bytes(), list[Body](), 0
         for token in tokens:
             released += _visible_part(token, at, shown)
             at += _size(token)
@@ -87,18 +91,20 @@ class Channel:
             self._pieces.append(text)
         return text
 
+    def _shown_bytes(self) -> list[tuple[int, int]]:
+        """Where the visible text is, in bytes; only log probabilities ask for it."""
+        self._offsets = self._offsets or _ByteOffsets(self._fed)
+        return self._offsets.bytes_of(self._stream.spans)
+
 
 class _ByteOffsets:
     """Converts character offsets of a growing text into byte offsets."""
 
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        """The text after the last measured offset."""
+    def __init__(self, pieces: list[str]) -> None:
+        self._pieces = pieces
+        """The text after the last measured offset; it grows at its end."""
         self._at = self._bytes = 0
         self._spans: list[tuple[int, int]] = []
-
-    def add(self, text: str) -> None:
-        self._pieces.append(text)
 
     def bytes_of(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """The spans in bytes. Of the spans in the previous call, only the last may have grown."""
@@ -115,7 +121,7 @@ class _ByteOffsets:
     def _advance(self, at: int) -> None:
         text, count = "".join(self._pieces), at - self._at
         self._bytes += _bytes_in(text[:count])
-        self._pieces, self._at = [text[count:]], at
+        self._pieces[:], self._at = [text[count:]], at
 
 
 def _bytes_in(text: str) -> int:
@@ -190,6 +196,9 @@ class PlainStream:
 
     def close(self) -> str:
         return ""
+
+    def whole(self, text: str) -> str:
+        return self.feed(text)
 
     @property
     def spans(self) -> Sequence[tuple[int, int]]:

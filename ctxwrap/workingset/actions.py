@@ -77,6 +77,9 @@ class ActionStream:
         self._reading = replace(reading, visible="".join(self._shown), actions=tuple(self._blocks))
         return text
 
+    def whole(self, text: str) -> str:
+        return self.feed(text) + self.close()
+
     @property
     def reading(self) -> ParsedReply:
         self.close()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.splitter import Splitter
+from ctxwrap.protocol.splitter import Splitter, lone_trailer
 from tests.protocol.corpus import CLASSES, PARAGRAPHS, cases, of_class
 from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OLD, OPENINGS, RUNTIME, SPELLINGS
 from tests.support import examples
@@ -72,6 +72,27 @@ def test_stream_shows_the_same_text_as_the_whole_reply_for_every_cut(text: str, 
     visible, stream = shown(text, cuts)
     assert visible == whole.visible
     assert stream.reading == whole
+
+
+ENDINGS = st.sampled_from(
+    [JSON, DRAFT, OLD, JSON.replace('"memory":', '"memory" :'), '{"memory":1}', '{"a":[]}', "{}", "{"]
+)
+
+
+@examples(400)
+@given(TEXTS, ENDINGS, st.sampled_from(["", "", "", "\n", " ", "}", "\n\nBye."]), TEXTS)
+def test_complete_reply_is_read_like_its_stream(before: list[str], json: str, after: str, later: list[str]) -> None:
+    text = f"{''.join(before)}\n{SEPARATOR}\n{json}{after}"
+    whole, fed = ReplyStream(RUNTIME), ReplyStream(RUNTIME)
+    assert whole.whole(text) == fed.feed(text) + fed.close()
+    assert (whole.reading, whole.spans, whole.size) == (fed.reading, fed.spans, fed.size)
+    assert [*map(whole.feed, later)] == [*map(fed.feed, later)]
+    assert whole.spans == fed.spans
+
+
+def test_usual_reply_needs_no_splitter() -> None:
+    for text in ("Done.", "é\r\n", "  Two\n\nlines: \n"):
+        assert lone_trailer(f"{text}\n{SEPARATOR}\n{JSON}") is not None
 
 
 @examples(400)
