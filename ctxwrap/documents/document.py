@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from ctxwrap.documents.comparison import (
+    ChangeHints,
     Gist,
     compare_gists,
     confirm,
@@ -14,7 +15,6 @@ from ctxwrap.documents.comparison import (
     is_applied,
     is_dated,
     is_open,
-    may_change_lines,
     moved_line,
     rephrase,
     replace_day,
@@ -24,6 +24,7 @@ from ctxwrap.documents.comparison import (
 from ctxwrap.documents.extraction import IGNORED_ROLES, DocumentLine, extract_lines, line_of_item
 from ctxwrap.documents.sections import Section, append_line, sections_of, text_of
 from ctxwrap.documents.sentences import (
+    MAX_READ,
     MemoryLine,
     RawMessage,
     in_one_line,
@@ -51,6 +52,8 @@ EMPTY = "# Description\n"
 _TASK, _LINE = "- [ ] ", "- "
 _SEPARATE = frozenset({"Tasks", "Participants", "Notes"})
 _MARKS = ("- ", "* ", "• ", "+ ")
+_Line = tuple[int, int, str]
+"""The positions of a section and of a unit in it, and that unit."""
 
 
 def is_placeholder(text: str) -> bool:
@@ -70,7 +73,8 @@ def grow(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLin
     """
     entries = [require_raw(entry) for entry in entries]
     document = EMPTY if is_placeholder(document) else trimmed(document)
-    growth = _DocumentMerge(document)
+    hints = ChangeHints([*(entry.text for entry in entries), *(item.content for item in items)])
+    growth = _DocumentMerge(document, hints)
     for entry in entries:
         growth.take(entry)
     for item in items:
@@ -81,8 +85,13 @@ def grow(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLin
 class _DocumentMerge:
     """A document during the merge."""
 
-    def __init__(self, document: str) -> None:
+    def __init__(self, document: str, hints: ChangeHints) -> None:
         self.sections = sections_of(document)
+        self._hints = hints
+        self._found: dict[str, list[_Line]] = {}
+        """The list lines of the sections as they are, by standard heading, as far as they were looked for."""
+        self._open: list[str] | None = None
+        """The open tasks among them."""
         self._blank = document.strip() in ("", EMPTY.strip())
         self.changed = False
         self._asked: list[str] = []
@@ -95,8 +104,7 @@ class _DocumentMerge:
         self._describe(raw)
         if raw.speaker:
             self._merge(DocumentLine("Participants", f"{raw.speaker} – {raw.role}"), "")
-        tasks = [line for _, _, line in self._lines("Tasks") if is_open(line)]
-        sentences = _sentences(raw) if may_change_lines(raw.text, tasks) else []
+        sentences = _sentences(raw) if self._hints.may_change(raw.text, self._open_tasks()) else []
         changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in sentences]
         if raw.role == "assistant":
             return
@@ -105,7 +113,9 @@ class _DocumentMerge:
 
     def remember(self, item: MemoryLine) -> None:
         """Merge a memory item. An item that reports a finished task ticks it and adds no line."""
-        if not item.content.strip() or self._finish(item.content) or self._move(item.content):
+        said = item.content
+        may_change = len(said) > MAX_READ or self._hints.may_change(said, self._open_tasks())
+        if not said.strip() or (may_change and (self._finish(said) or self._move(said))):
             return
         self._merge(line_of_item(item.type, item.content, "User"), "", is_item=True)
 
@@ -117,6 +127,7 @@ class _DocumentMerge:
 
     def _set(self, sections: list[Section]) -> None:
         self.sections, self.changed = sections, True
+        self._found, self._open = {}, None
 
     def _finish(self, sentence: str, raw: RawMessage | None = None) -> bool:
         """Tick the task that the sentence finishes; return whether there was one."""
@@ -147,15 +158,22 @@ class _DocumentMerge:
         self._replace(section, place, confirm(changed))
         return changed != line
 
-    def _lines(self, name: str) -> list[tuple[int, int, str]]:
+    def _lines(self, name: str) -> list[_Line]:
         """Return the list lines under a standard heading, or under other headings for "", with their positions."""
-        return [
-            (at, place, unit)
-            for at, section in enumerate(self.sections)
-            if section.name == name
-            for place, unit in enumerate(section.units)
-            if unit.lstrip().startswith(_MARKS) and "\n" not in unit
-        ]
+        if name not in self._found:
+            self._found[name] = [
+                (at, place, unit)
+                for at, section in enumerate(self.sections)
+                if section.name == name
+                for place, unit in enumerate(section.units)
+                if unit.lstrip().startswith(_MARKS) and "\n" not in unit
+            ]
+        return self._found[name]
+
+    def _open_tasks(self) -> list[str]:
+        if self._open is None:
+            self._open = [line for _, _, line in self._lines("Tasks") if is_open(line)]
+        return self._open
 
     def _merge(self, new: DocumentLine, day: str, is_item: bool = False) -> str:
         """Merge a line: skip it if known, replace the line it changes, else append it to its section.
@@ -199,7 +217,7 @@ class _DocumentMerge:
         units = (unit for section in self.sections for unit in section.units)
         return any(text in unit and gist_of(unit).text == text for unit in units)
 
-    def _lines_beside(self, section: str) -> list[tuple[int, int, str]]:
+    def _lines_beside(self, section: str) -> list[_Line]:
         """Return the lines that may share the subject; tasks, participants and notes only among themselves."""
         names = dict.fromkeys(each.name for each in self.sections)
         return [
