@@ -12,6 +12,7 @@ from ctxwrap.documents.sentences import (
     MAX_TAIL,
     addresses_in,
     is_question,
+    lowered,
     without_marks,
     words_in,
     words_of,
@@ -259,6 +260,7 @@ _DONE_TERMS, _TIME_TERMS = frozenset(terms_of(DONE)), frozenset(terms_of(TIME))
 _OPEN = re.compile(r"\s{0,20}[-*•+]\s(?:\[ \]\s)?(?!\[)")
 _TICKED = re.compile(r"\s{0,20}[-*•+]\s\[[xX]\]\s")
 _AFTER_OBJECT = re.compile(r"\s(?:to|by|for|with|from|on|until|before|at|bei|mit|bis|an|von|chez|con|à|a)\s")
+_NOT_PAST = ("ing", "s")
 _TO_DO = re.compile(r"(?P<lead>.{0,60}?\b(?:needs|has|have|must|faut|que) (?:to )?)(?=\w)")
 
 
@@ -304,11 +306,17 @@ class _Task(NamedTuple):
     gist: Gist
 
 
-@lru_cache(maxsize=512)
-def _task_in(line: str) -> _Task:
-    text, gist = strip_line(line), gist_of(line)
+def _verb_in(line: str) -> tuple[str, str]:
+    """The first word of what a task demands, and the rest."""
+    text = strip_line(line)
     lead = _TO_DO.match(text)
     verb, _, rest = text[lead.end() if lead else 0 :].partition(" ")
+    return verb, rest
+
+
+@lru_cache(maxsize=512)
+def _task_in(line: str) -> _Task:
+    (verb, rest), gist = _verb_in(line), gist_of(line)
     object = frozenset(terms_of(_AFTER_OBJECT.split(f"{rest} ", maxsplit=1)[0])) - _TIME_TERMS
     return _Task(verb, object, (gist.terms | gist.numbers) - _TIME_TERMS - {term_of(verb)}, gist)
 
@@ -327,24 +335,64 @@ def _share_done(sentence: str, line: str) -> float:
 def _has_past_form(sentence: str, verb: str) -> bool:
     """Whether the sentence has the verb in a past form."""
     return bool(term_of(verb)) and any(
-        term_of(word) == term_of(verb) and word != verb.lower() and not word.endswith(("ing", "s"))
+        term_of(word) == term_of(verb) and word != verb.lower() and not word.endswith(_NOT_PAST)
         for word in words_of(sentence)
     )
 
 
-def may_change_lines(text: str, tasks: Sequence[str]) -> bool:
-    """Whether a sentence of a message may finish one of these tasks or move a day; in doubt True.
+class ChangeHints:
+    """Tells which of several texts may finish a task or move a day; in doubt all of them.
 
-    Most messages do neither, and this look takes a fraction of the time for splitting them.
+    Most texts do neither: one look at the distinct words of all of them says what to look for in each, which takes a
+    fraction of the time for splitting them into sentences.
     """
-    bare = without_marks(text)
-    small = folded(bare)
-    if _may_move_a_day(bare, small):
-        return True
-    if not tasks or has_any(small, _DONE_HINTS):
-        return bool(tasks)
-    verbs = {term_of(_task_in(task).verb) for task in tasks} - {""}
-    # a sentence that is cut, or begins with a dotless i, has words that the text has not
-    is_cut = len(text) > MAX_READ and (len(text) > MAX_HEAD + MAX_TAIL or max(map(len, bare.split("\n"))) > MAX_READ)
-    is_doubtful = is_cut or "\u0131" in bare
-    return bool(verbs) and (is_doubtful or not verbs.isdisjoint(map(term_of, set(words_in(bare)))))
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        said = _in_both_forms(" ".join(set[str]().union(*map(str.split, texts))))
+        small = folded(said)
+        self._moves = [hint for hint in _MOVE_HINTS if hint in small] if _DIGIT.search(said) else []
+        self._done = [hint for hint in _DONE_HINTS if hint in small]
+        self._said = said
+        self._forms: dict[str, list[str]] | None = None
+        self._tasks: Sequence[str] = ()
+        self._verbs: set[str] = set()
+        self._past: list[str] = []
+        """For the tasks last asked about, their verbs, and words of the texts that may be past forms of them."""
+
+    def may_change(self, text: str, tasks: Sequence[str]) -> bool:
+        """Whether a sentence of a text may finish one of these tasks or move a day."""
+        if tasks != self._tasks:
+            self._look_for(tasks)
+        if tasks and self._verbs and _is_doubtful(text):
+            return True
+        if not (self._moves or self._done or self._past):
+            return False
+        said = _in_both_forms(text)
+        small = folded(said)
+        if has_any(small, self._moves) and _DIGIT.search(said):
+            return True
+        return bool(tasks) and (has_any(small, self._done) or has_any(lowered(said), self._past))
+
+    def _look_for(self, tasks: Sequence[str]) -> None:
+        verbs = {verb for task in tasks if term_of(verb := _verb_in(task)[0])}
+        self._tasks, self._verbs = tasks, verbs
+        self._past = [form for verb in verbs for form in self._forms_of(term_of(verb)) if form != verb.lower()]
+
+    def _forms_of(self, term: str) -> Sequence[str]:
+        if self._forms is None:
+            self._forms = {}
+            for word in set(words_in(self._said)):
+                if not word.endswith(_NOT_PAST):
+                    self._forms.setdefault(term_of(word), []).append(word)
+        return self._forms.get(term, ())
+
+
+def _in_both_forms(text: str) -> str:
+    """The text with and without the marks of bold text and code, if it has any."""
+    return f"{text} {without_marks(text)}" if "**" in text or "`" in text else text
+
+
+def _is_doubtful(text: str) -> bool:
+    """Whether a sentence may have words that the text has not: one that is cut, or begins with a dotless i."""
+    is_cut = len(text) > MAX_READ and (len(text) > MAX_HEAD + MAX_TAIL or max(map(len, text.split("\n"))) > MAX_READ)
+    return is_cut or "\u0131" in text

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from ctxwrap.documents.comparison import (
+    ChangeHints,
     Gist,
     compare_gists,
     confirm,
@@ -14,7 +15,6 @@ from ctxwrap.documents.comparison import (
     is_applied,
     is_dated,
     is_open,
-    may_change_lines,
     moved_line,
     rephrase,
     replace_day,
@@ -22,8 +22,9 @@ from ctxwrap.documents.comparison import (
     tick,
 )
 from ctxwrap.documents.extraction import IGNORED_ROLES, DocumentLine, extract_lines, line_of_item
-from ctxwrap.documents.sections import Section, append_line, sections_of, text_of
+from ctxwrap.documents.sections import Section, append_line, list_lines, sections_of, text_of
 from ctxwrap.documents.sentences import (
+    MAX_READ,
     MemoryLine,
     RawMessage,
     in_one_line,
@@ -50,7 +51,8 @@ EMPTY = "# Description\n"
 
 _TASK, _LINE = "- [ ] ", "- "
 _SEPARATE = frozenset({"Tasks", "Participants", "Notes"})
-_MARKS = ("- ", "* ", "• ", "+ ")
+_Line = tuple[int, int, str]
+"""The positions of a section and of a unit in it, and that unit."""
 
 
 def is_placeholder(text: str) -> bool:
@@ -70,7 +72,8 @@ def grow(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLin
     """
     entries = [require_raw(entry) for entry in entries]
     document = EMPTY if is_placeholder(document) else trimmed(document)
-    growth = _DocumentMerge(document)
+    hints = ChangeHints([*(entry.text for entry in entries), *(item.content for item in items)])
+    growth = _DocumentMerge(document, hints)
     for entry in entries:
         growth.take(entry)
     for item in items:
@@ -81,8 +84,13 @@ def grow(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLin
 class _DocumentMerge:
     """A document during the merge."""
 
-    def __init__(self, document: str) -> None:
+    def __init__(self, document: str, hints: ChangeHints) -> None:
         self.sections = sections_of(document)
+        self._hints = hints
+        self._found: dict[str, list[_Line]] = {}
+        """The list lines of the sections as they are, by standard heading, as far as they were looked for."""
+        self._tasks: list[str] | None = None
+        """The open tasks among them."""
         self._blank = document.strip() in ("", EMPTY.strip())
         self.changed = False
         self._asked: list[str] = []
@@ -95,8 +103,7 @@ class _DocumentMerge:
         self._describe(raw)
         if raw.speaker:
             self._merge(DocumentLine("Participants", f"{raw.speaker} – {raw.role}"), "")
-        tasks = [line for _, _, line in self._lines("Tasks") if is_open(line)]
-        sentences = _sentences(raw) if may_change_lines(raw.text, tasks) else []
+        sentences = _sentences(raw) if self._hints.may_change(raw.text, self._open_tasks()) else []
         changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in sentences]
         if raw.role == "assistant":
             return
@@ -105,7 +112,9 @@ class _DocumentMerge:
 
     def remember(self, item: MemoryLine) -> None:
         """Merge a memory item. An item that reports a finished task ticks it and adds no line."""
-        if not item.content.strip() or self._finish(item.content) or self._move(item.content):
+        said = item.content
+        may_change = len(said) > MAX_READ or self._hints.may_change(said, self._open_tasks())
+        if not said.strip() or (may_change and (self._finish(said) or self._move(said))):
             return
         self._merge(line_of_item(item.type, item.content, "User"), "", is_item=True)
 
@@ -117,6 +126,7 @@ class _DocumentMerge:
 
     def _set(self, sections: list[Section]) -> None:
         self.sections, self.changed = sections, True
+        self._found, self._tasks = {}, None
 
     def _finish(self, sentence: str, raw: RawMessage | None = None) -> bool:
         """Tick the task that the sentence finishes; return whether there was one."""
@@ -147,15 +157,21 @@ class _DocumentMerge:
         self._replace(section, place, confirm(changed))
         return changed != line
 
-    def _lines(self, name: str) -> list[tuple[int, int, str]]:
+    def _lines(self, name: str) -> list[_Line]:
         """Return the list lines under a standard heading, or under other headings for "", with their positions."""
-        return [
-            (at, place, unit)
-            for at, section in enumerate(self.sections)
-            if section.name == name
-            for place, unit in enumerate(section.units)
-            if unit.lstrip().startswith(_MARKS) and "\n" not in unit
-        ]
+        if name not in self._found:
+            self._found[name] = [
+                (at, place, unit)
+                for at, section in enumerate(self.sections)
+                if section.name == name
+                for place, unit in list_lines(section)
+            ]
+        return self._found[name]
+
+    def _open_tasks(self) -> list[str]:
+        if self._tasks is None:
+            self._tasks = [line for _, _, line in self._lines("Tasks") if is_open(line)]
+        return self._tasks
 
     def _merge(self, new: DocumentLine, day: str, is_item: bool = False) -> str:
         """Merge a line: skip it if known, replace the line it changes, else append it to its section.
@@ -180,8 +196,9 @@ class _DocumentMerge:
 
     def _is_covered(self, gist: Gist, new: DocumentLine, is_item: bool) -> bool:
         """Whether a line of the section already says this; an item's wording replaces a line from rules."""
-        own = self._own_terms()
-        for at, place, unit in self._lines(new.section) if new.section != "Tasks" else ():
+        lines = self._lines(new.section) if new.section != "Tasks" else ()
+        own = self._own_terms() if lines else frozenset()
+        for at, place, unit in lines:
             old = gist_of(unit)
             if covers(old, gist, new.section, own):
                 return True
@@ -196,18 +213,18 @@ class _DocumentMerge:
         return frozenset(term for line in lines if line.endswith(" – user") for term in terms_of(line))
 
     def _has(self, text: str) -> bool:
-        units = (unit for section in self.sections for unit in section.units)
-        return any(text in unit and gist_of(unit).text == text for unit in units)
+        for section in self.sections:
+            for unit in section.units:
+                if text in unit and gist_of(unit).text == text:
+                    return True
+        return False
 
-    def _lines_beside(self, section: str) -> list[tuple[int, int, str]]:
+    def _lines_beside(self, section: str) -> list[_Line]:
         """Return the lines that may share the subject; tasks, participants and notes only among themselves."""
+        if section in _SEPARATE:
+            return self._lines(section)
         names = dict.fromkeys(each.name for each in self.sections)
-        return [
-            line
-            for name in names
-            if name == section or _SEPARATE.isdisjoint({name, section})
-            for line in self._lines(name)
-        ]
+        return [line for name in names if name not in _SEPARATE for line in self._lines(name)]
 
     def _change(self, at: int, place: int, section: str, line: str) -> str:
         """Replace an outdated line if nothing else is lost; return the new line, or ""."""
@@ -218,17 +235,20 @@ class _DocumentMerge:
             self._replace(at, place, changed if new.tentative else confirm(changed))
             return changed
         if old.terms <= new.terms and self.sections[at].name and unit.startswith(_LINE):
-            self._replace(at, place, None)
-            self._set(append_line(self.sections, section, line))
+            self._set(append_line(self._with(at, place, None), section, line))
             return line
         return ""
 
-    def _replace(self, at: int, place: int, line: str | None) -> None:
+    def _replace(self, at: int, place: int, line: str) -> None:
+        self._set(self._with(at, place, line))
+
+    def _with(self, at: int, place: int, line: str | None) -> list[Section]:
+        """The sections with another line at a position, or without it."""
         section = self.sections[at]
         units = (*section.units[:place], *(() if line is None else (line,)), *section.units[place + 1 :])
-        empty = not any(map(str.strip, units)) and line is None
+        empty = line is None and not any(map(str.strip, units))
         kept = [] if empty and at else [Section(section.heading, units)]
-        self._set([*self.sections[:at], *kept, *self.sections[at + 1 :]])
+        return [*self.sections[:at], *kept, *self.sections[at + 1 :]]
 
 
 def _sentences(raw: RawMessage) -> list[str]:

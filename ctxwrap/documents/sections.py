@@ -26,6 +26,7 @@ _OTHER_HEADINGS = {
 }
 """First words of other headings that mean a standard one."""
 
+_MARKS = ("- ", "* ", "• ", "+ ")
 _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
 _NAME = re.compile(r"[\w\-]+")
@@ -48,6 +49,16 @@ def standard_name(heading: str) -> str:
     found = _NAME.search(heading[:80])
     word = found[0].lower() if found else ""
     return word.capitalize() if word.capitalize() in HEADINGS else _OTHER_HEADINGS.get(word, "")
+
+
+@lru_cache(maxsize=64)
+def list_lines(section: Section) -> tuple[tuple[int, str], ...]:
+    """Return the lines of lists, with their positions; of a growing document most sections stay as they are."""
+    return tuple(
+        (place, unit)
+        for place, unit in enumerate(section.units)
+        if unit.lstrip().startswith(_MARKS) and "\n" not in unit
+    )
 
 
 def sections_of(document: str) -> list[Section]:

@@ -166,7 +166,12 @@ def words_of(sentence: str) -> list[str]:
 
 def words_in(text: str) -> list[str]:
     """Return the words of a text of any length in lower case."""
-    return _WORD.findall(text.lower().replace("’", "'"))
+    return _WORD.findall(lowered(text))
+
+
+def lowered(text: str) -> str:
+    """The text in which words are looked for."""
+    return text.lower().replace("’", "'")
 
 
 def one_line(text: str, limit: int) -> str:

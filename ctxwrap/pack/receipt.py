@@ -93,8 +93,8 @@ def _read(row: list[Any]) -> PackItem:
     name, tokens, *refs = row
     unusual = refs.pop() if refs and isinstance(refs[-1], dict) else {}
     shape, named = _SHAPES[name], tuple(map(str, refs))
-    known = {**shape._asdict(), "tokens": tokens, "refs": named, "freshness": _freshness(shape.source, named)}
-    return item_from_json({**known, **unusual})
+    item = shape._replace(tokens=tokens, refs=named, freshness=_freshness(shape.source, named))
+    return item_from_json({**item._asdict(), **unusual}) if unusual else item
 
 
 def item_from_json(value: Mapping[str, Any]) -> PackItem:

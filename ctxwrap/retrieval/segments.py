@@ -163,10 +163,11 @@ class WordSegment:
         """Compact the postings; nothing may be added afterwards."""
         if self._open is None:
             return
-        postings = [self._open[term] for term in self._sorted]
-        self._starts = array("I", accumulate((len(places) for places, _ in postings), initial=0))
-        self._places = array("H", b"".join([places for places, _ in postings]))
-        self._counts = array("B", b"".join([counts for _, counts in postings]))
+        postings = map(self._open.__getitem__, self._sorted)
+        places, counts = zip(*postings, strict=True) if self._sorted else ((), ())
+        self._starts = array("I", accumulate(map(len, places), initial=0))
+        self._places = array("H", b"".join(places))
+        self._counts = array("B", b"".join(counts))
         self._open = None
 
     def as_bytes(self) -> bytes:

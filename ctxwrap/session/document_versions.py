@@ -43,7 +43,7 @@ def news_of(session: Session, newest: int = 0) -> News:
     if newest:
         new = list(past.branch.history(0)[-min(newest, _MOST) :])
     items = _lasting(past.memory.items.values())
-    origin = least_trusted(documents.origin, past.origin_of(new), *(item.origin for item in items))
+    origin = least_trusted(documents.origin, past.origin_of(new), *{item.origin for item in items})
     covers = past.sequence["messages"]
     return News(documents.text or EMPTY, documents.number, raws_of(session, new), _remembered(items), covers, origin)
 

@@ -17,6 +17,9 @@ _PER_MESSAGE = 3
 _LONGEST = 160
 """The candidate sentences per message, and the characters shown of each."""
 
+_CUT = "…"
+"""Ends a sentence that is shown in part; a text without it is mostly ASCII, whose terms are found faster."""
+
 _SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?](?!\s|$)[^.!?。！？\n]*)*[.!?。！？]*")
 _NUMBER = re.compile(r"\d+")
 _COMMON = 4
@@ -44,8 +47,12 @@ class Extract:
 
     def __init__(self, candidates: Iterable[ExtractedSentence] = ()) -> None:
         self._candidates = list(candidates)
-        self._terms: list[frozenset[str]] = []
-        """The terms of the first candidates, as far as they were looked at."""
+        self._looked_at = 0
+        """How many of them were looked at."""
+        self._terms: dict[tuple[str, str], frozenset[str]] = {}
+        """The terms of the candidates that were looked at, by role and text."""
+        self._first: list[ExtractedSentence] = []
+        """The first of those with the same role and text: no other one can be chosen."""
         self._counts: Counter[str] = Counter()
 
     def add(self, number: int, role: str, text: str) -> None:
@@ -54,16 +61,28 @@ class Extract:
 
     def best(self) -> list[ExtractedSentence]:
         """The most informative sentences, in their order."""
-        new = [frozenset(terms_of(each.text)) for each in self._candidates[len(self._terms) :]]
-        self._terms += new
+        new = [self._look_at(each) for each in self._candidates[self._looked_at :]]
+        self._looked_at += len(new)
         self._counts.update(chain.from_iterable(new))
-        weights = {term: min(_COMMON, count) + (3 if _has_digit(term) else 1) for term, count in self._counts.items()}
+        weights = {
+            term: min(_COMMON, count) + (1 if term.isalpha() or not _has_digit(term) else 3)
+            for term, count in self._counts.items()
+        }
         scored = [
             ExtractedSentence(number, role, text, score)
-            for (number, role, text, _), terms in zip(self._candidates, self._terms, strict=True)
+            for (number, role, text, _), terms in zip(self._first, self._terms.values(), strict=True)
             if (score := _score(role, text, len(terms), sum(map(weights.__getitem__, terms))))
         ]
         return _chosen([each for each in scored if each.score >= _FILLER] or scored)
+
+    def _look_at(self, candidate: ExtractedSentence) -> frozenset[str]:
+        """The terms of a candidate."""
+        said = candidate.role, candidate.text
+        terms = self._terms.get(said)
+        if terms is None:
+            terms = self._terms[said] = frozenset(terms_of(candidate.text.removesuffix(_CUT)))
+            self._first.append(candidate)
+        return terms
 
     def as_json(self) -> list[ExtractedSentence]:
         return self._candidates
@@ -74,7 +93,7 @@ class Extract:
 
 
 def _has_digit(term: str) -> bool:
-    return not term.isalpha() and any(map(str.isdigit, term))
+    return any(map(str.isdigit, term))
 
 
 def _score(role: str, text: str, terms: int, weight: float) -> float:
@@ -157,7 +176,7 @@ def _on_one_line(text: str) -> str:
     if not text.isprintable():
         text = "".join(each if each.isprintable() else " " for each in text)
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}{_CUT}"
 
 
 _LONGEST_PATH = 300

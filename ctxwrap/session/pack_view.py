@@ -128,7 +128,12 @@ def _label(item: PackItem) -> str:
 
 
 _FENCE = re.compile("`{3,}")
-_BREAKING = re.compile(r"[\s|\\`<>\[\]*_]+")
+_SPACES = (
+    "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+_ESCAPES = str.maketrans(dict.fromkeys(_SPACES, " ") | {mark: f"\\{mark}" for mark in "|\\`<>[]*_"})
+"""Every white space is a space in a table cell, and a mark of Markdown is escaped."""
 
 
 def pack_markdown(view: PackView) -> str:
@@ -184,11 +189,7 @@ def _block(number: int, block: PackBlock) -> str:
 
 def _cell(text: str) -> str:
     """A text, escaped for a table cell."""
-    return _BREAKING.sub(lambda found: "".join(_harmless(each) for each in found[0]), text)
-
-
-def _harmless(mark: str) -> str:
-    return " " if mark.isspace() else f"\\{mark}"
+    return text.translate(_ESCAPES)
 
 
 PACK_JSON = "context/pack.json"
@@ -202,10 +203,13 @@ def save_pack(view: PackView, files: Files) -> None:
 
 def _written(pack: Record) -> str:
     """JSON with a line per item: indenting everything would take longer than writing the log."""
-    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_listed(value)}" for name, value in pack.items()) + "\n}"
+    return "{\n" + ",\n".join(f"{_encode(name)}: {_listed(value)}" for name, value in pack.items()) + "\n}"
 
 
 def _listed(value: Any) -> str:
     if not isinstance(value, list) or not value:
-        return json.dumps(value)
-    return "[\n" + ",\n".join(json.dumps(each) for each in value) + "\n]"
+        return _encode(value)
+    return "[\n" + ",\n".join(map(_encode, value)) + "\n]"
+
+
+_encode = json.JSONEncoder().encode

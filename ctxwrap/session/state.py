@@ -185,7 +185,8 @@ class SessionState:
     def origin_of(self, messages: Iterable[LoggedMessage]) -> Origin:
         """The least trusted origin of these messages."""
         numbered = [(kept.number, kept.message) for kept in messages]
-        return origin_of_all(numbered, {number: self.origins.of(number) or "" for number, _ in numbered})
+        foreign = {number: self.origins.of(number) or "" for number, _ in numbered} if self.origins.least else {}
+        return origin_of_all(numbered, foreign)
 
     def _take_system(self, said: Digest, turn: str) -> None:
         """Replace the system messages by those of the newest turn."""

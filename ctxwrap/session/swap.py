@@ -101,7 +101,7 @@ class Chunk:
         """Look at the words and sentences of new messages."""
         if not self._unread:
             return
-        pieces = {piece for _, _, text in self._unread for piece in text.split()}  # most occur several times
+        pieces = set[str]().union(*(text.split() for _, _, text in self._unread))  # most occur several times
         self.words |= content_words(" ".join(pieces))
         for number, role, text in self._unread:
             self.extract.add(number, role, text)
@@ -130,7 +130,7 @@ class Chunk:
     def terms(self) -> list[str]:
         """Its search words, long ones first, since they are more specific."""
         self.read()
-        return sorted(sorted(self.words, key=lambda word: (-len(word), word))[:_TERMS])
+        return sorted(sorted(sorted(self.words), key=len, reverse=True)[:_TERMS])
 
     def as_line(self) -> Record:
         return {

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.session.lookup import key_for
-from ctxwrap.stores.base import Checkpoint, PlaintextGuard, Store
+from ctxwrap.stores.base import CACHE, Checkpoint, PlaintextGuard, Store
 from ctxwrap.stores.files.format import FORMAT
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.names import check_id, safe_name
@@ -516,3 +516,23 @@ def test_a_stream_that_another_program_replaced_gets_the_next_records(tmp_path: 
     with log.locked():
         log.append({"messages": [record("d")]})
     assert contents(FileStore(tmp_path).open(KEY)) == ["d"]
+
+
+def test_a_reader_of_a_derived_file_never_sees_a_half_written_one(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.files.save("context/pack.md", b"old" * 4000)
+        with (log.directory / "context/pack.md").open("rb") as reader:
+            log.files.save("context/pack.md", b"new" * 2000)
+            assert reader.read() == b"old" * 4000
+    assert log.files.load("context/pack.md") == b"new" * 2000
+
+
+def test_the_files_of_the_cache_are_written_in_place(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.files.save(f"{CACHE}/0", b"old" * 4000)
+        before = (log.directory / CACHE / "0").stat().st_ino
+        log.files.save(f"{CACHE}/0", b"new" * 2000)
+    assert log.files.load(f"{CACHE}/0") == b"new" * 2000
+    assert (log.directory / CACHE / "0").stat().st_ino == before

@@ -26,7 +26,7 @@ def opened(path: str, flags: int, directory: int | None = None) -> Iterator[int]
 
 def opened_for_good(path: str, flags: int, directory: int | None = None) -> int:
     """The same, as a handle that the caller closes."""
-    if flags & os.O_CREAT:
+    if flags & os.O_CREAT and not flags & os.O_TRUNC:  # a file that is written anew is rarely there
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, (flags & ~os.O_CREAT) | _PRIVATE, dir_fd=directory)
     handle = os.open(path, flags | _PRIVATE, 0o600, dir_fd=directory)

@@ -13,7 +13,8 @@ from ctxwrap.stores.names import file_parts, name_from_disk, name_on_disk
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
 _SMALL = 4096
-"""Up to this size, one page, a file is overwritten in place: the kernel writes that much at once."""
+"""Up to this size, one page, a file is overwritten in place: the kernel writes that much at once. A cache is of any
+size, since its files have checksums: to replace a file takes twenty times as long."""
 
 
 class FileTree:
@@ -62,7 +63,7 @@ class FileTree:
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         with self._explained("write to"):
             with self._directory(name, make=True) as (directory, last):
-                if lasting or len(data) > _SMALL:
+                if lasting or (len(data) > _SMALL and not name.startswith(f"{CACHE}/")):
                     self._put_in_place(directory, last, data, lasting=lasting)
                 else:
                     with disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, directory) as handle:
