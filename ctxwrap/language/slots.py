@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from ctxwrap.language.lexicon import ATTRIBUTE_SYNONYMS, KNOWN_PLACES, PLURAL_RELATIONS, SINGLE_RELATIONS, WORD_SYNONYMS
-from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.patterns import folded, has_any, lazy_pattern
 from ctxwrap.language.vocabulary import parse_pairs
 
 MAX_READ = 300
@@ -48,6 +48,8 @@ def slot_of(content: str, user: str = "") -> str:
     `user` is the user's name, if known; a person with another name is somebody else.
     """
     text = " ".join(content[: MAX_READ + 1].replace("’", "'").split())
+    if text.isascii() and not has_any(folded(text), _HINTS):  # most contents set no attribute
+        return ""
     if not text or len(text) > MAX_READ or _UNCERTAIN.search(text.rstrip(".。 ")):
         return ""
     for pattern, slot in _RULES:
@@ -176,6 +178,14 @@ _ATTRIBUTES = (
     "|shoe size|blood type|nickname|last name|first name|surname|middle name|birthplace"
     "|place of birth|marital status"
 )
+_HINTS = (
+    *("lives", "living", "resides", "based", "located", "settled", "moved", "relocated", "called", "named"),
+    *("works", "working", "employed", "started", "joined", "turned", " born ", "married", "single", "divorced"),
+    *("engaged", "widowed", "vegan", "vegetarian", "pescatarian", "omnivore", "favorite", "favourite", "prefers"),
+    *("wants", "budget", "deadline", " due ", "project's", *(f" is {digit}" for digit in range(10)), " is now "),
+    *_ATTRIBUTES.split("|"),
+)
+"""Every rule for English needs one of these."""
 _ZH_ATTRIBUTES = "姓名|名字|年龄|生日|职业|母语|邮箱|电话|手机号|住址|地址|身高|体重|血型|时区|居住地|现居地|雇主"
 _VALUE = (
     r"(?P<what>(?!(?:unknown|private|secret|on the|in the|hard|difficult|common|stressful|boring"

@@ -1,5 +1,6 @@
 """Which attribute a memory item sets: the same for its older and newer value, another for everything else."""
 
+import re
 import time
 from itertools import combinations
 
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.language.slots import name_in, slot_of
+from ctxwrap.language.patterns import folded, has_any
+from ctxwrap.language.slots import _HINTS, _RULES, name_in, slot_of
 from ctxwrap.language.statements import statements_in
 
 SHARED = {
@@ -280,6 +282,17 @@ def test_the_name_of_the_user_is_read_from_its_item(content: str, name: str) -> 
 def test_a_newer_statement_takes_the_slot_of_the_older(older: str, newer: str) -> None:
     one, other = (slot_of(statements_in(message)[0].content) for message in (older, newer))
     assert one == other != ""
+
+
+ENGLISH = [rule.pattern for rule, _ in _RULES if not re.search("[\u4e00-\u9fff]", rule.pattern)]
+
+
+@pytest.mark.parametrize("rule", ENGLISH)
+@given(st.data())
+def test_every_text_that_a_rule_matches_has_a_hint(rule: str, data: st.DataObject) -> None:
+    """A rule reads only texts with a hint."""
+    text = data.draw(st.from_regex(rule, alphabet=st.characters(codec="ascii")))
+    assert has_any(folded(text), _HINTS)
 
 
 @given(

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.items import is_foreign
+from ctxwrap.memory.items import MemoryItem, is_foreign
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.memory.similarity import subjects
@@ -136,34 +136,61 @@ def _replayed_by(rules: MemoryRules, log: list[Logged]) -> Memory:
     return memory
 
 
-@given(TURNS, st.sets(st.integers(0, 7)), ITEMS)
-def test_memory_that_was_searched_finds_the_same_as_one_from_the_log(
-    turns: list[Any], searched: set[int], wanted: dict[str, Any]
-) -> None:
-    """What is indexed of items, now or later, is what they say now."""
-    memory, log, content = Memory(RULES), list[Logged](), str(wanted["content"])
-    for at, turn in enumerate(turns):
-        log += played([turn], memory)
-        if at in searched:
-            memory.apply([Operation("forget", wanted["id"], "core")], memory.round)
-            log.append((memory.round, (Operation("forget", wanted["id"], "core"),)))
-        fresh, words = replayed(log), subjects(content)
-        assert memory.find_same(content) == fresh.find_same(content)
-        assert memory.find_same(content, wanted["id"]) == fresh.find_same(content, wanted["id"])
-        assert memory.asked_in_swap(content) == fresh.asked_in_swap(content)
-        every = {**memory.items, **memory.swap}
-        having = {id for id, item in every.items() if not words.isdisjoint(subjects(item.content))}
-        assert memory.sharing_words(words) == fresh.sharing_words(words) == having
+CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 20),
+        st.sampled_from(["update", "update", "update", "drop", "forget"]),
+        st.builds(
+            MemoryItem,
+            id=st.sampled_from(["a", "b", "c", "d"]),
+            type=st.sampled_from(["fact", "todo"]),
+            content=st.sampled_from(
+                [f"The {drink} of the {who}" for drink in ("tea", "milk") for who in ("user", "cat")]
+            ),
+            tags=st.just(()),
+            tier=st.sampled_from(["core", "working", "ephemeral", "swap"]),
+            decay=st.sampled_from([0.1, 0.4, 0.7]),
+            anchor=st.just(1),
+            first=st.just(1),
+            last=st.just(1),
+            pinned=st.booleans(),
+            origin=st.sampled_from(["user", "assistant", "rule", "tool"]),
+        ),
+    ),
+    max_size=14,
+)
 
 
-@given(TURNS)
-def test_origins_are_those_of_the_items(turns: list[Any]) -> None:
+@given(CHANGES, st.sets(st.integers(0, 13)))
+def test_memory_that_was_searched_answers_like_one_that_was_just_read(changes: Any, unsearched: set[int]) -> None:
+    """Whatever is kept of items follows their contents, tiers and origins, however they change."""
     memory = Memory(RULES)
-    for turn in turns:
-        played([turn], memory)
-        every = {**memory.items, **memory.swap}
-        assert memory.foreign == {id: item.origin for id, item in every.items() if is_foreign(item.origin)}
-        assert memory.from_rules() == [item for item in memory.items.values() if item.origin == "rule"]
+    for at, (rounds, kind, item) in enumerate(changes):
+        made = item.changed(anchor=memory.round, last=memory.round, since=memory.round).as_json()
+        memory.apply([Operation(kind, item.id, item.tier, made if kind == "update" else None)], memory.round + rounds)
+        if at not in unsearched:
+            fresh = Memory(RULES)
+            fresh.restore(json.loads(json.dumps(memory.as_json())))
+            assert _answers(memory, item) == _answers(fresh, item)
+    every = {**memory.items, **memory.swap}
+    assert memory.foreign == {id: item.origin for id, item in every.items() if is_foreign(item.origin)}
+    assert memory.from_rules() == [item for item in memory.items.values() if item.origin == "rule"]
+    words = subjects("milk")
+    assert memory.sharing_words(words) == {id for id, item in every.items() if words & subjects(item.content)}
+
+
+def _answers(memory: Memory, item: MemoryItem) -> tuple[Any, ...]:
+    then = memory.round + 3
+    return (
+        memory.at(memory.round),
+        memory.at(then),
+        memory.find_same(item.content),
+        memory.find_same(item.content, item.id),
+        memory.asked_in_swap(item.content),
+        memory.sharing_words(subjects(item.content)),
+        memory.foreign,
+        memory.from_rules(),
+    )
 
 
 @given(TURNS, st.sampled_from(["user", "tool", "rule"]))
