@@ -107,9 +107,8 @@ def blobs_in(record: Record) -> Iterator[Record]:
 
 
 def short(blob: Record) -> Any:
-    """The short form of a reference in events: digest and size."""
-    brief = f"{str(blob.get('digest')).removeprefix('sha256:')}:{blob.get('bytes')}"
-    return brief if reference_in(brief) == blob else blob
+    """The short form in events of a reference that `stored` returned: digest and size, which tell all of it."""
+    return f"{blob['digest'].removeprefix('sha256:')}:{blob['bytes']}" if blob.get("form") == "bytes" else blob
 
 
 def reference_in(value: Any) -> Any:

@@ -165,10 +165,13 @@ class PackArchive:
 
     def keep(self, texts: Mapping[str, str]) -> dict[str, Record]:
         """Store texts by name; one that did not change is not stored again."""
+        stored = {}
         for name, text in texts.items():
-            if name not in self._texts or self._texts[name][0] != text:
-                self._texts[name] = text, self._keep(text.encode("utf-8", "surrogatepass"))
-        return {name: self._texts[name][1] for name in texts}
+            known = self._texts.get(name)
+            if known is None or known[0] != text:
+                known = self._texts[name] = text, self._keep(text.encode("utf-8", "surrogatepass"))
+            stored[name] = known[1]
+        return stored
 
     def newest(self, past: SessionState) -> PackView | None:
         """The newest pack that was sent, if there is a valid one."""
