@@ -2,7 +2,6 @@
 
 import json
 import weakref
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from ctxwrap.clients.http import EXTENSION, joined, module_of
@@ -65,7 +64,7 @@ def _with_body(response: Any, call: Any, rewritten: type, observed: type, base: 
             response.stream = joined(observed, getattr(module, base))(response.stream, observation)
         return _with_call(response, call)
     body = joined(rewritten, getattr(module, base))(response, call)
-    copy = _copied(response, call, type(response), _own_headers(response), body)
+    copy = _copied(response, call, _own_headers(response), body)
     body.reader = weakref.ref(copy)
     return copy
 
@@ -75,75 +74,35 @@ def _with_reply(response: Any, payload: Body, reply: Body, call: Any) -> Any:
     if reply is payload:
         return _with_call(response, call)
     content = encode_json(reply)
-    kind: Any = type(response)
-    make, stream = joined(_ReplyResponse, kind), module_of(response).ByteStream(content)
-    length = (b"Content-Length", b"%d" % len(content))
-    copy: Any = _copied(response, call, make, [*_own_headers(response), length], stream)
-    copy.hold(content, reply)
+    headers = [*_own_headers(response), (b"Content-Length", b"%d" % len(content))]
+    copy = _copied(response, call, headers, module_of(response).ByteStream(content))
+    copy.read()
+    copy.json = _KnownJson(content, reply)
     copy_elapsed(response, copy)
     return copy
 
 
-class _ReplyResponse:
-    """A response whose content is known: an HTTP library would read it through its decoders, and parse it again."""
+class _KnownJson:
+    """`json` of a response whose content was made of `reply`: who asks first, the SDK, gets `reply` itself."""
 
-    def hold(self, content: bytes, reply: Body) -> None:
-        self._held_content = content
-        self._held_reply: Body | None = reply
-        self.is_closed = self.is_stream_consumed = True
+    def __init__(self, content: bytes, reply: Body) -> None:
+        self._content = content
+        self._reply: Body | None = reply
 
-    @property
-    def content(self) -> bytes:
-        return self._held_content
-
-    def read(self) -> bytes:
-        return self._held_content
-
-    async def aread(self) -> bytes:
-        return self._held_content
-
-    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
-        size = max(len(self._held_content) if chunk_size is None else chunk_size, 1)
-        for at in range(0, len(self._held_content), size):
-            yield self._held_content[at : at + size]
-
-    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        for chunk in self.iter_bytes(chunk_size):
-            yield chunk
-
-    def json(self, **options: Any) -> Any:
-        """What the content says; whoever asks first, the SDK, gets the object that was encoded."""
-        reply, self._held_reply = self._held_reply, None
-        return json.loads(self._held_content, **options) if reply is None or options else reply
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as what it stands for: a response of the HTTP library."""
-        response: Any = self
-        make: Any = type(self).__bases__[1]
-        known = {"request": response.request, "history": response.history}
-        plain = make(response.status_code, headers=response.headers.raw, content=self._held_content, **known)
-        copy_elapsed(response, plain)
-        return _same, (plain,)
+    def __call__(self, **options: Any) -> Any:
+        reply, self._reply = self._reply, None
+        return json.loads(self._content, **options) if reply is None or options else reply
 
 
-def _same(response: Any) -> Any:
-    return response
-
-
-def _copied(response: Any, call: Any, make: Any, headers: list[tuple[bytes, bytes]], stream: Any) -> Any:
-    """A copy of type `make` with other headers and another body.
+def _copied(response: Any, call: Any, headers: list[tuple[bytes, bytes]], stream: Any) -> Any:
+    """A copy with other headers and another body.
 
     Only the copy holds `call`: a response that was received is part of a reference cycle of its HTTP library.
     """
+    make: Any = type(response)
+    known = {"request": response.request, "history": response.history}
     extensions = {**response.extensions, EXTENSION: call}
-    return make(
-        response.status_code,
-        headers=headers,
-        extensions=extensions,
-        request=response.request,
-        history=response.history,
-        stream=stream,
-    )
+    return make(response.status_code, headers=headers, extensions=extensions, stream=stream, **known)
 
 
 def _own_headers(response: Any) -> list[tuple[bytes, bytes]]:

@@ -139,7 +139,13 @@ def _method_with_keywords(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     async def call_async(self: Any, *args: Any, **keywords: Any) -> Any:
-        return await call(self, *args, **keywords)
+        headers = pop_keywords(keywords)
+        hide(keywords, hidden)
+        request = None if args else kept.request(keywords)
+        if request is None:
+            return await method(self, *args, **_with_headers(keywords, headers))
+        options = request.options_with(headers)
+        return await self._post(request.path, body=request.filled(keywords), options=options, **request.rest)
 
     return call_async if iscoroutinefunction(method) else call
 
