@@ -54,9 +54,8 @@ from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.retrieval.selection import Passage
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
-from ctxwrap.tokens import window_of
+from ctxwrap.tokens import reply_reserve, window_of
 from ctxwrap.tokens.measure import Measure, estimate_tokens
-from ctxwrap.tokens.models import reserve_in
 from ctxwrap.types import (
     Body,
     Candidate,
@@ -217,7 +216,7 @@ class _Packing:
     def _budget(self, most: Limit | None) -> TokenBudget:
         model, adapter, body, measure = self.given.request.model, self.given.adapter, self.given.body, self.measure
         window, budget = window_of(model, self.settings.windows), self.settings.budget
-        reply = reserve_in(window, adapter.reply_limit(body))
+        reply = reply_reserve(window, adapter.reply_limit(body))
         given = measure.body(adapter.request_tokens, body) - self.conversation.older.callers_tokens
         heavy = max(given, budget - budget // 2)  # requests of fewer tokens have the same limit, which is kept
         limit = smallest_limit(model, window, reply, budget, self.inputs.limit, heavy)

@@ -93,11 +93,11 @@ class OlderMessages(Sequence[HistoryMessage]):
         """The index of a user's message, for at least `count` messages from there on, or as many as fit."""
         start, end, sums, users = self._start, self._end, self._sums, self._columns.users
         found = end
-        for at in range(end - 1, start - 1, -1):
-            if found <= end - count or sums[end] - sums[at] > limit:
-                break
+        for at in range(end - 1, bisect_left(sums, sums[end] - limit, start, end) - 1, -1):
             if users[at] < users[at + 1] and (not self._places or self.may_begin(at - start)):
                 found = at
+                if end - at >= count:
+                    break
         return found - start
 
     def tokens_from(self, at: int) -> int:

@@ -125,7 +125,10 @@ def leading_operators(messages: list[Body]) -> int:
 
 def first_index(messages: list[Body], matches: Matches) -> int:
     """The index of the first matching message, or -1."""
-    return next((at for at, message in enumerate(messages) if matches(message)), -1)
+    for at, message in enumerate(messages):
+        if matches(message):
+            return at
+    return -1
 
 
 def last_index(messages: list[Body], matches: Matches) -> int:

@@ -197,18 +197,11 @@ def window_of(model: str, overrides: Mapping[str, int | ContextWindow] | None = 
     return _listed(model)
 
 
-def reply_reserve(
-    model: str, asked_for: int | None = None, overrides: Mapping[str, int | ContextWindow] | None = None
-) -> int:
-    """The tokens of the window that are reserved for the reply: the request's limit, or a default.
+def reply_reserve(window: ContextWindow, asked_for: int | None = None) -> int:
+    """The tokens of a window that are reserved for the reply: the request's limit, or a default.
 
     A provider counts the whole limit against the window, however short the reply is.
     """
-    return reserve_in(window_of(model, overrides), asked_for)
-
-
-def reserve_in(window: ContextWindow, asked_for: int | None) -> int:
-    """`reply_reserve` in a known window."""
     if asked_for is None or asked_for <= 0:
         return min(REPLY, window.output_tokens, window.input_tokens // 4)
     most = window.output_tokens if window.known else asked_for

@@ -115,7 +115,7 @@ def test_split_messages_are_the_two_parts(older: OlderMessages, at: int) -> None
     assert older.callers_tokens == sum(each.tokens for each in older if each.place >= 0)
 
 
-@given(OLDER, st.integers(0, 600), st.integers(0, 600), st.integers(0, 25), st.integers(0, 6))
+@given(OLDER, st.integers(0, 600), st.integers(0, 600), st.integers(0, 25), st.integers(1, 6))
 def test_newest_messages_never_begin_before_a_cut_that_leaves_as_many(
     older: OlderMessages, limit: int, room: int, began: int, count: int
 ) -> None:
@@ -124,3 +124,5 @@ def test_newest_messages_never_begin_before_a_cut_that_leaves_as_many(
     assert older.tokens_from(least) <= room
     if start <= len(older) - count:
         assert start <= least
+    begins = [at for at in range(len(older)) if older.may_begin(at) and older.tokens_from(at) <= room]
+    assert least == max([at for at in begins if len(older) - at >= count], default=min(begins, default=len(older)))

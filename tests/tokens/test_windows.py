@@ -71,7 +71,7 @@ def test_callers_windows_take_precedence() -> None:
     assert window_of("azure/gpt-4o-2024-08-06", own) == ContextWindow(5000, 4096, known=True)
     assert window_of("house-model", own) == ContextWindow(70_000, 9_000, known=True)
     assert window_of("gpt-4", own) == window_of("gpt-4")
-    assert reply_reserve("house-model", 20_000, own) == 9_000
+    assert reply_reserve(window_of("house-model", own), 20_000) == 9_000
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_callers_windows_take_precedence() -> None:
     ],
 )
 def test_reply_reserve_is_the_limit_within_the_window(model: str, asked_for: int, reserve: int) -> None:
-    assert reply_reserve(model, asked_for) == reserve
+    assert reply_reserve(window_of(model), asked_for) == reserve
 
 
 @pytest.mark.parametrize("table", [None, b"", b"[]", b'{"gpt-4o": 5, "gpt-4": {"max_input_tokens": "many"}}'])
