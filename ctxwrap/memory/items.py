@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import log2
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.types import Message, Request, TurnInputs
@@ -95,10 +96,18 @@ class MemoryItem:
 
     def as_json(self) -> dict[str, Any]:
         """Return the item as stored, without default values."""
-        data = {name: getattr(self, name) for name in _NAMES}
-        data |= {"tags": list(self.tags), "extra": dict(self.extra), "mentions": self.mentions and list(self.mentions)}
-        defaults = {**_DEFAULTS, "since": self.anchor, "importance": self.decay}
-        return {name: value for name, value in data.items() if name not in defaults or value != defaults[name]}
+        named = zip(_NAMES, _values_of(self), _USUAL, strict=True)
+        data = {name: value for name, value, usual in named if value != usual}
+        data["tags"] = list(self.tags)
+        if self.since == self.anchor:
+            del data["since"]
+        if self.importance == self.decay:
+            del data["importance"]
+        if self.extra:
+            data["extra"] = dict(self.extra)
+        if self.mentions:
+            data["mentions"] = list(self.mentions)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemoryItem":
@@ -107,6 +116,7 @@ class MemoryItem:
 
 
 _NAMES = tuple(each.name for each in fields(MemoryItem))
+_values_of = attrgetter(*_NAMES)
 _DEFAULTS = {
     "touches": 1.0,
     "pinned": False,
@@ -117,6 +127,9 @@ _DEFAULTS = {
     "extra": {},
     "mentions": None,
 }
+_NO_DEFAULT = object()
+_USUAL = tuple(_DEFAULTS.get(name, _NO_DEFAULT) for name in _NAMES)
+"""The values that are left out."""
 
 
 ItemKind = Literal["fact", "decision", "todo", "ref"]
