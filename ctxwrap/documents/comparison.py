@@ -63,6 +63,9 @@ _MAX_ADDED_WORDS = 3
 """A decision, date or number may be stated with this many additional words."""
 
 
+_NONE = frozenset[str]()
+
+
 class Gist(NamedTuple):
     """The subject of a line, and what the line states about it."""
 
@@ -86,7 +89,7 @@ def strip_line(line: str) -> str:
 def gist_of(line: str) -> Gist:
     whole = strip_line(line)
     addresses = addresses_in(whole)
-    text = ADDRESS.sub(" ", whole)
+    text = ADDRESS.sub(" ", whole) if addresses else whole
     days = days_in(text)
     for day in reversed(days):
         text = f"{text[: day.start]} to {text[day.end :]}"
@@ -97,7 +100,9 @@ def gist_of(line: str) -> Gist:
         frozenset(terms_of(about)) - _NOISE | addresses,
         frozenset(terms_of(" ".join(_NAME.findall(about)))) - _NOISE | addresses,
         frozenset(day.name for day in days),
-        frozenset(day.name for found in _STRUCK.findall(line[:600]) for day in days_in(found)),
+        frozenset(day.name for found in _STRUCK.findall(line[:600]) for day in days_in(found))
+        if "~~" in line
+        else _NONE,
         frozenset(numbers),
         not _NEGATIONS.isdisjoint(words),
         not _TENTATIVE.isdisjoint(words),

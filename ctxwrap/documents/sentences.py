@@ -24,6 +24,7 @@ from ctxwrap.documents.vocabulary import (
     YES_OR_NO,
 )
 from ctxwrap.language.dates import days_in
+from ctxwrap.language.patterns import has_any
 from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME, split_phrases
 from ctxwrap.language.words import normalise_word
 
@@ -320,6 +321,7 @@ def capitalise(text: str) -> str:
 
 _SCORED_WORD = re.compile(r"\d[\d.,:]*\d(?![\w\-/])|\w[\w'’.\-/@+#%€$]*")
 ADDRESS = re.compile(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[\w.\-]{1,64}")
+_ADDRESS_HINTS = ("@", "://", "www.")
 _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[\"”“»」』]")
 _FOREIGN = re.compile(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
 _SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -331,6 +333,8 @@ _PERSONAL = frozenset(FIRST_PERSON.split()) | frozenset(STANDING.split())
 
 
 def addresses_in(sentence: str) -> frozenset[str]:
+    if not has_any(sentence, _ADDRESS_HINTS):  # as most
+        return frozenset()
     return frozenset(address.rstrip(".,;:)") for address in ADDRESS.findall(sentence))
 
 

@@ -355,7 +355,10 @@ class Branch:
             self._keep(self._recent)
 
     def as_json(self) -> Record:
-        recent = [as_record(each.message, seq=each.number, tokens=dict(each.tokens)) for each in self._recent]
+        recent = [
+            {**as_record(message), "ctx": {"seq": number, "tokens": dict(tokens)}}
+            for number, message, tokens in self._recent
+        ]
         # json parses one long string much faster than a long list
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
         left = {"left": self.left.as_json(), "dropped": self._dropped}

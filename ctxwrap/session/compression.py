@@ -64,6 +64,8 @@ class Compression:
 
     def __init__(self) -> None:
         self._views: dict[str, View] = {}
+        self._kinds: dict[str, list[View]] = {}
+        """The views of each kind, in the order of their ids."""
         self._files: dict[str, bytes] = {}
         self._made_of: object = None
 
@@ -80,9 +82,12 @@ class Compression:
         for id, item in memory.items.items():
             view = known.get(id)
             self._views[id] = view if view is not None and view.item is item else _view(item)
+        self._kinds = {}
+        for view in sorted(self._views.values(), key=lambda view: view.item.id):
+            self._kinds.setdefault(view.kind, []).append(view)
 
     def _of(self, kind: str) -> list[View]:
-        return sorted((view for view in self._views.values() if view.kind == kind), key=lambda view: view.item.id)
+        return self._kinds.get(kind, [])
 
     def _typed(self, task: str, refs: Sequence[Record]) -> dict[str, bytes]:
         lines = {kind: b"".join(view.line for view in self._of(kind)) for kind in ("fact", "decision", "ref")}

@@ -1,7 +1,7 @@
 """Documents in a session's state: versions of the context document, summaries, and entries of agents."""
 
-from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import ORIGINS, Origin, least_trusted
 from ctxwrap.session.redaction import FORGOTTEN
@@ -15,6 +15,11 @@ EXTRACT = "extract"
 
 NEWEST = 50
 """The maximum number of versions with a known position."""
+
+
+def fields_of(row: Any) -> Record:
+    """The fields of a dataclass, as they are: a checkpoint is written at once, so nothing need be copied."""
+    return {each.name: getattr(row, each.name) for each in fields(row)}
 
 
 @dataclass(slots=True)
@@ -79,7 +84,7 @@ class Documents:
         return {"type": "document", "version": self.version, "by": EXTRACT, "covers": covers, "ctx": {}}
 
     def as_json(self) -> Record:
-        return asdict(self)
+        return fields_of(self)
 
 
 _REQUESTS = 512
@@ -124,7 +129,7 @@ class EntryLedger:
             self.description = str(event.get("description") or "")
 
     def as_json(self) -> Record:
-        return asdict(self)
+        return fields_of(self)
 
     @classmethod
     def from_json(cls, value: Record) -> "EntryLedger":
@@ -169,4 +174,4 @@ class Summaries:
             self.text, self.source, self.covered = text, str(event["source"]), max(self.covered, last)
 
     def as_json(self) -> Record:
-        return asdict(self)
+        return fields_of(self)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from ctxwrap.language.words import terms_of
@@ -143,8 +143,14 @@ class ConversationDigest:
 
 def sentences_in(text: str) -> list[str]:
     """The first sentences of a text, each on one line."""
-    lines = (_on_one_line(found[0]) for found in _SENTENCE.finditer(text[:_READ]))
-    return list(islice((line for line in lines if len(line) > 1), _PER_MESSAGE))
+    found: list[str] = []
+    for sentence in _SENTENCE.finditer(text[:_READ]):
+        line = _on_one_line(sentence[0])
+        if len(line) > 1:
+            found.append(line)
+            if len(found) == _PER_MESSAGE:
+                break
+    return found
 
 
 def join_sentences(sentences: list[ExtractedSentence]) -> str:

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from ctxwrap.documents.document import grow, trimmed
 from ctxwrap.documents.sentences import (
+    ADDRESS,
     RawMessage,
+    addresses_in,
     assigns,
     decides,
     facts_in,
@@ -148,3 +150,9 @@ def test_megabyte_of_hostile_text_is_read_within_limits(text: str) -> None:
 def test_hostile_samples_are_large_enough() -> None:
     assert all(len(text) >= 900_000 for text in HOSTILE.values())
     assert unicodedata.combining(HOSTILE["marks"][-1])
+
+
+@given(st.text(max_size=5), st.from_regex(ADDRESS, fullmatch=True))
+def test_no_address_is_overlooked(before: str, address: str) -> None:
+    text = f"{before} {address}"
+    assert len(addresses_in(text)) == len({each.rstrip(".,;:)") for each in ADDRESS.findall(text)}) > 0

@@ -5,8 +5,6 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _PRIVATE = os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -15,13 +13,23 @@ _DOUBTFUL = stat.S_IXUSR
 process has to know."""
 
 
-@contextmanager
-def opened(path: str, flags: int, directory: int | None = None) -> Iterator[int]:
-    handle = opened_for_good(path, flags, directory)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+class Handle:
+    """A handle that is closed behind a `with`."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __enter__(self) -> int:
+        return self._number
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._number)
+
+
+def opened(path: str, flags: int, directory: int | None = None) -> Handle:
+    return Handle(opened_for_good(path, flags, directory))
 
 
 def opened_for_good(path: str, flags: int, directory: int | None = None) -> int:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
 from ctxwrap.stores.base import CACHE, FileEntry
 from ctxwrap.stores.files import disk
@@ -192,20 +192,21 @@ class FileTree:
             elif stat.S_ISDIR(known.st_mode) and not name.startswith("."):
                 yield from self._walk([*parts, name])
 
-    @contextmanager
-    def _directory(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _directory(self, name: str, *, make: bool = False) -> "_NameInDirectory":
         """The directory of a file, and its name there."""
         *parts, last = file_parts(name)
-        with self._opened(parts, make=make) as handle:
-            yield handle, name_on_disk(last)
+        own = name_on_disk(last)
+        return _NameInDirectory(self._open(parts, make=make), own)
 
-    @contextmanager
-    def _opened(self, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    def _opened(self, parts: Sequence[str]) -> disk.Handle:
+        return disk.Handle(self._open(parts))
+
+    def _open(self, parts: Sequence[str], *, make: bool = False) -> int:
         """Open a directory step by step, so that no step follows a link."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         handle = os.open(self._root, flags)
-        try:
-            for part in map(name_on_disk, parts):
+        for part in map(name_on_disk, parts):
+            try:
                 try:
                     below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
                 except FileNotFoundError:
@@ -213,11 +214,25 @@ class FileTree:
                         raise
                     _make(part, handle)
                     below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+            finally:
                 os.close(handle)
-                handle = below
-            yield handle
-        finally:
-            os.close(handle)
+            handle = below
+        return handle
+
+
+class _NameInDirectory:
+    """An open directory, and a name in it."""
+
+    __slots__ = ("_directory", "_name")
+
+    def __init__(self, directory: int, name: str) -> None:
+        self._directory, self._name = directory, name
+
+    def __enter__(self) -> tuple[int, str]:
+        return self._directory, self._name
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._directory)
 
 
 def _loaded(path: str, start: int, end: int | None, directory: int | None = None) -> bytes | None:
