@@ -129,7 +129,7 @@ class FeatureMatrix:
     ) -> None:
         """`now` is the time of the query, `most` the number of passages before the place `end` to examine closely."""
         text = text[:MAX_READ]
-        self.index, self.lookup = index, lookup_in(index)
+        self.index, self.lookup = index, lookup_in(index, end)
         self.answers_at_length = index.answers_at_length
         self._dates = dates_in(text, now)
         wanted = dict.fromkeys([*search_terms(text), *day_terms(text, now)])
@@ -145,9 +145,8 @@ class FeatureMatrix:
         self.entries: list[Entry] = []
         self._add_words(words, wanted)
         self._meaning = vectors.likeness(text[:_MAX_EMBEDDED], *map(self.lookup.column, _KEY)) if vectors else None
-        end = len(index) if end is None else end
-        self.scan = scan_for(self.lookup, self.entries, self._also, most, end)
-        self.passages, self.seen = min(end, self.scan.layout.passages), self.scan.slots_before(end)
+        self.scan = scan_for(self.lookup, self.entries, self._also, most)
+        self.passages, self.seen = min(self.lookup.count, self.scan.layout.passages), self.scan.seen
         """How many candidates there are, and up to which slot; what follows has no words, and is no candidate."""
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
@@ -221,7 +220,6 @@ class FeatureMatrix:
             by_word[:, self.seen :] = 0.0
         words[:] = np.add.reduce(by_word, 0)
         around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
-        around *= layout.filled
         _scale(words)
         _scale(around)
         np.divide(has, max(1, self._words), out=cover)
@@ -258,9 +256,10 @@ class FeatureMatrix:
 _KEY = ("numbers", "parts")
 
 
-def is_specific(index: Index, text: str) -> bool:
-    """Whether a term or date of `text` distinguishes passages; what nearly all of them have does not."""
-    lookup, common = lookup_in(index), max(_COMMON_COUNT, _COMMON_SHARE * len(index))
+def is_specific(index: Index, text: str, end: int | None = None) -> bool:
+    """Whether a term or date of `text` distinguishes passages before `end`; what nearly all of them have does not."""
+    lookup = lookup_in(index, end)
+    common = max(_COMMON_COUNT, _COMMON_SHARE * lookup.count)
     for word in dict.fromkeys(search_terms(text[:MAX_READ])):
         own, forms = lookup.find(word)
         having = [term.having for term in ([own] if own else forms)]

@@ -139,6 +139,12 @@ class Index:
                 words, count = words + length, count + parts
         return count * 5 >= len(self) and words >= _LONG_PASSAGE * count > 0
 
+    def average_length(self, end: int) -> float:
+        """Return the average length of the passages before a place."""
+        if end >= len(self):
+            return self.words / len(self) if self.words else 0.0
+        return (self.words - sum(self.lengths[end:])) / end if end else 0.0
+
     def group_of(self, place: int) -> int:
         return bisect_right(self.group_starts, place) - 1
 

@@ -1,6 +1,7 @@
 """Finds the terms of a query in an index, with related terms, and caches their postings."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from itertools import groupby
@@ -66,6 +67,11 @@ class FullPostings:
         here = between(cuts[::2], cuts[1::2])
         return places[here], counts[here]
 
+    def before(self, end: int) -> int:
+        """Return how many of its passages are before a place."""
+        places, _ = self._arrays = self._arrays or self._joined()
+        return int(places.searchsorted(end))
+
     def _joined(self) -> tuple[Ints, Ints]:
         sizes = [len(places) for _, (places, _) in self.found]
         bases = np.repeat(np.array([base for base, _ in self.found], np.int32), sizes)
@@ -94,11 +100,18 @@ _made_term: Callable[[tuple[str, int, float, FullPostings | None, Postings | Non
 
 
 class Lookup:
-    """Cached lookups in an index; valid until the index changes. Obtain it with `lookup_in`."""
+    """Cached lookups in the passages of an index up to a place. Obtain it with `lookup_in`.
+
+    The index may have more, which count for nothing: what is found depends on these passages only.
+    """
 
     def __init__(self, index: Index) -> None:
-        self.index, self.count = index, 0
-        """`count` is the number of passages."""
+        self.index, self._size = index, 0
+        """`_size` is the number of all passages that are known."""
+        self.count, self.average_length = 0, 0.0
+        """The number of passages up to the place, and their average length."""
+        self._open = 0
+        """How many of them are in the last segment; less than 0 if not all before it are."""
         self.whole = WholeLayout()
         self.scan: object = None
         """The scan of all passages, which its module keeps here until the index grows."""
@@ -123,11 +136,11 @@ class Lookup:
         """Returns the postings of a term in the last segment."""
         self._seen_segment = self._seen_terms = 0
         self._found: dict[str, tuple[Term | None, list[Term]]] = {}
-        """What was found for words since the index grew."""
+        """What was found for words in as many passages."""
 
-    def follow_index(self) -> None:
-        """Register what is new; of segments that became full, a few per query."""
-        segments, count = self.index.segments, len(self.index)
+    def follow_index(self, end: int) -> None:
+        """Register what is new, and look for passages before `end`; of segments that became full, a few per query."""
+        segments, size = self.index.segments, len(self.index)
         full = max(0, len(segments) - 1)
         if self._full < full or self._kept > _MAX_CACHED or len(self._families) > _MAX_PREFIXES:
             self._full, self._families, self._kept = full, {}, 0
@@ -136,9 +149,12 @@ class Lookup:
             for start in {term[:PREFIX] for term in segments[ordinal].terms()}:
                 known[start] = known.get(start, 0) | bit
             self._registered = ordinal + 1
-        if self.count != count or len(self._found) > _MAX_FOUND:
-            self.count, self._found, self.scan = count, {}, None
+        if self._size != size:
+            self._size, self.count, self.scan = size, -1, None
             self._register_terms()
+        if self.count != end or len(self._found) > _MAX_FOUND:
+            self.count, self.average_length, self._found = end, self.index.average_length(end), {}
+            self._open = end - self.index.bases[-1] if segments else 0
 
     def column(self, name: str) -> Ints:
         """Return a column of the index as an array."""
@@ -181,9 +197,9 @@ class Lookup:
         return [term for word in words if (term := self._term(word))]
 
     def _term(self, word: str) -> Term | None:
-        having, full = len(last[0]) if (last := self._last(word)) else 0, None
+        having, full = bisect_left(last[0], self._open) if (last := self._last(word)) else 0, None
         if self._full and (full := self._family(word[:PREFIX]).get(word)):
-            having += full.having
+            having += full.having if self._open >= 0 else full.before(self.count)
         return _made_term((word, having, log((self.count + 1) / (having + 0.5)), full, last)) if having else None
 
     def _related_to(self, word: str) -> list[str]:
@@ -210,9 +226,9 @@ class Lookup:
         """Return the words in more than one and at most so many passages, after their number; the rarest first."""
         found = []
         for word in words:
-            having = len(last[0]) if (last := self._last(word)) else 0
+            having = bisect_left(last[0], self._open) if (last := self._last(word)) else 0
             if self._full and (full := self._family(word[:PREFIX]).get(word)):
-                having += full.having
+                having += full.having if self._open >= 0 else full.before(self.count)
             if 1 < having <= most:
                 found.append((having, word))
         return sorted(found)
@@ -294,10 +310,10 @@ _NO_POSTINGS: Postings = array("H"), array("B")
 _NO_FULL: tuple[Ints, Ints] = np.empty(0, np.int32), np.empty(0, np.uint8)
 
 
-def lookup_in(index: Index) -> Lookup:
-    """Return the cached lookup of an index."""
+def lookup_in(index: Index, end: int | None = None) -> Lookup:
+    """Return the cached lookup of an index for the passages before a place; valid until the next one."""
     lookup = index.cache
     if not isinstance(lookup, Lookup):
         lookup = index.cache = Lookup(index)
-    lookup.follow_index()
+    lookup.follow_index(len(index) if end is None else end)
     return lookup

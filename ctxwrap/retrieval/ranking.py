@@ -121,13 +121,13 @@ class Ranking:
         limit: int = 300,
         vectors: "Vectors | None" = None,
         now: int = 0,
-        below: int | None = None,
+        end: int | None = None,
     ) -> None:
-        """Rank the passages of messages numbered lower than `below`."""
-        self._end = len(index) if below is None else bisect_left(index.numbers, below)
+        """Rank the passages before the place `end`, as if there were no others."""
+        self._end = len(index) if end is None else end
         self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2, self._end), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
-        weights, self._margin = weights_for(index)
+        weights, self._margin = weights_for(index, self._end)
         self._weights = weights
         self._counted = self._evidence.values
         """What each feature that is no property counts for the score of each slot."""
@@ -231,15 +231,16 @@ class Ranking:
         return tuple([name for value, name in counted[:3] if value < 0])
 
 
-def hits_for(index: Index, budget: int) -> int:
+def hits_for(index: Index, budget: int, end: int | None = None) -> int:
     """Return how many hits can fill a budget of tokens, with some to spare."""
-    tokens = _TOKENS_PER_TERM * index.words / len(index) + _TOKENS_PER_LINE if len(index) else 1.0
+    average = index.average_length(len(index) if end is None else end)
+    tokens = _TOKENS_PER_TERM * average + _TOKENS_PER_LINE
     return min(_MAX_HITS, max(_LEAST_HITS, round(_SPARE * budget / tokens)))
 
 
-def weights_for(index: Index) -> tuple[dict[str, float], float]:
+def weights_for(index: Index, end: int | None = None) -> tuple[dict[str, float], float]:
     """Interpolate the weights, and the margin of relevant hits, by average passage length."""
-    average = index.words / len(index) if len(index) else 0.0
+    average = index.average_length(len(index) if end is None else end)
     long = min(1.0, max(0.0, (average - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)))
     weights = {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()} if long else WEIGHTS
     return weights, (1 - long) * _SHORT_MARGIN + long * _LONG_MARGIN

@@ -48,11 +48,20 @@ class CandidateScan:
         """`edges` are the first places and ends of the blocks, unless they hold all passages."""
         self.lookup, self.layout, self._edges = lookup, layout, edges
         self.width = len(layout.marks)
-        least, per_term = _norms(lookup)
-        self._norms = layout.lengths * per_term + least
+        self._average, self._norms = lookup.average_length, self._normed()
         self.steps = _STEPS[: self.width] if self.width <= len(_STEPS) else np.arange(self.width) * _TINY
         """Added to scores when sorting, so that the newer of equals comes first."""
         self._by_marks: dict[object, FeatureColumn] = {}
+
+    def _normed(self) -> FeatureColumn:
+        least, per_term = _norms(self.lookup)
+        norms: FeatureColumn = self.layout.lengths * per_term + least
+        return norms
+
+    def follow_lookup(self) -> None:
+        """Go on with another number of passages."""
+        if self._average != self.lookup.average_length:
+            self._average, self._norms = self.lookup.average_length, self._normed()
 
     def by_marks(self, values: FeatureColumn, key: object) -> FeatureColumn:
         """Return for each slot what its marks are worth; the values of a key must stay the same."""
@@ -60,8 +69,10 @@ class CandidateScan:
             known = self._by_marks[key] = values.take(self.layout.marks)
         return known
 
-    def slots_before(self, end: int) -> int:
-        """Return how many slots there are up to the last place before `end`."""
+    @property
+    def seen(self) -> int:
+        """The number of slots up to the last passage of the lookup."""
+        end = self.lookup.count
         if self._edges is not None or end >= self.layout.passages:
             return self.width
         return self.layout.slots.item(end - 1) + 1 if end else 0
@@ -105,18 +116,18 @@ class CandidateScan:
         return weights, np.add.reduce(has[REACH:-REACH].reshape(words, width), 0)
 
 
-def scan_for(
-    lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Ints], most: int, end: int
-) -> CandidateScan:
-    """Return the best `most` of the first `end` passages with their neighbours, and `also` what words would not find.
+def scan_for(lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Ints], most: int) -> CandidateScan:
+    """Return the best `most` passages of the lookup with their neighbours, and `also` what words would not find.
 
-    Of few passages it has all, whatever the query.
+    Of few passages it has all, whatever the query, with those that follow them in the index.
     """
+    end = lookup.count
     if lookup.count <= _EXAMINE_ALL:
         if not isinstance(lookup.scan, CandidateScan):
             lookup.scan = CandidateScan(lookup, lookup.whole.of(lookup.index))
+        lookup.scan.follow_lookup()
         return lookup.scan
-    best = np.union1d(_best(lookup, entries, max(_LEAST_BEST, most), end), also(most))
+    best = np.union1d(_best(lookup, entries, max(_LEAST_BEST, most)), also(most))
     opening, best = lookup.column("group_starts").astype(np.int64), best[: best.searchsorted(end)]
     groups = np.searchsorted(opening, best, side="right") - 1
     starts = np.maximum(best - REACH, opening[groups])
@@ -128,11 +139,10 @@ def scan_for(
 
 def _norms(lookup: Lookup) -> tuple[float, float]:
     """Return how much the least passage, and each of its terms, lowers the weight of one term."""
-    average = lookup.index.words / lookup.count if lookup.count else 1.0
-    return K1 * (1 - _B), K1 * _B / (average or 1.0)
+    return K1 * (1 - _B), K1 * _B / (lookup.average_length or 1.0)
 
 
-def _best(lookup: Lookup, entries: Sequence[Entry], most: int, end: int) -> Ints:
+def _best(lookup: Lookup, entries: Sequence[Entry], most: int) -> Ints:
     """Return the passages with the highest term scores, newer ones first among equals.
 
     Term counts are only used in the closer examination.
@@ -155,11 +165,11 @@ def _best(lookup: Lookup, entries: Sequence[Entry], most: int, end: int) -> Ints
     lengths, worth = lookup.column("lengths"), 1 / (1 + least + per_term * _LENGTHS)
     runs, sizes, places, _ = lookup.postings(read)
     found = np.array(weights * runs, float).repeat(sizes) * worth[lengths[places]]
-    scores: FeatureColumn = np.bincount(places, found, minlength=lookup.count)[:end]
+    scores: FeatureColumn = np.bincount(places, found, minlength=lookup.count)[: lookup.count]
     if not lookup.index.answers_at_length:
         return _best_places(scores, most)
     # a model's long answers repeat the question's words, so they would leave no place for the user's own
-    is_user = np.array([role == "user" for role, _ in lookup.index.names])[lookup.column("speaker_ids")[:end]]
+    is_user = np.array([role == "user" for role, _ in lookup.index.names])[lookup.column("speaker_ids")[: lookup.count]]
     return np.concatenate((_best_places(scores * is_user, most), _best_places(scores * ~is_user, most // 2)))
 
 

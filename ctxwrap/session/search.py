@@ -1,6 +1,7 @@
 """Search in a session's log: an index of words, and of vectors if a model is installed, that follows the log."""
 
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
@@ -282,13 +283,14 @@ class Retriever:
         if below <= 1:
             return Retrieved()
         index, indexed = self._fed(below, max(below, end))
-        if not len(index):
+        place = bisect_left(index.numbers, below)
+        if not place:
             return Retrieved()
         query, vectors = _shortened(query), self._meanings.of_all_before(min(below, indexed), indexed)
         is_specific, hits_for, _ = _ranking_tools()
-        if vectors is None and not is_specific(index, query):
+        if vectors is None and not is_specific(index, query, place):
             return Retrieved()
-        ranking = self._ranking(index, query, vectors, hits_for(index, budget), below)
+        ranking = self._ranking(index, query, vectors, hits_for(index, budget, place), place)
         ranking.leave_out(below, left)
         texts = self._texts
         texts.expect(partial(ranking.best_numbers, _AT_A_TIME))
@@ -306,8 +308,8 @@ class Retriever:
             index, end = self._fed(below, below)
         if not len(index):
             return []
-        vectors = self._meanings.of_all_before(end, end)
-        ranking = self._ranking(index, _shortened(query), vectors, max(300, 4 * limit), below)
+        vectors, place = self._meanings.of_all_before(end, end), bisect_left(index.numbers, below)
+        ranking = self._ranking(index, _shortened(query), vectors, max(300, 4 * limit), place)
         ranking.leave_out(below, left)
         best: dict[int, RankedPassage] = {}
         for hit in ranking.related():
@@ -353,14 +355,14 @@ class Retriever:
         following.go_on(below, end)
         return index, following.next
 
-    def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int, below: int) -> "Ranking":
+    def _ranking(self, index: Index, query: str, vectors: "Vectors | None", limit: int, end: int) -> "Ranking":
         now, (_, _, ranking) = int(self._clock().timestamp()), _ranking_tools()
         if vectors is not None:
             try:
-                return ranking(index, query, limit, vectors, now, below)
+                return ranking(index, query, limit, vectors, now, end)
             except Exception as error:
                 self._meanings.give_up(error)
-        return ranking(index, query, limit, None, now, below)
+        return ranking(index, query, limit, None, now, end)
 
 
 def _add(index: Index, texts: "_Texts", number: int, record: Record, text: str) -> None:
@@ -410,7 +412,7 @@ class _Texts:
 
 
 @cache
-def _ranking_tools() -> "tuple[Callable[[Index, str], bool], Callable[[Index, int], int], type[Ranking]]":
+def _ranking_tools() -> "tuple[Callable[[Index, str, int], bool], Callable[[Index, int, int], int], type[Ranking]]":
     # numpy takes 0.1 s to import: load it with the first search
     from ctxwrap.retrieval.features import is_specific
     from ctxwrap.retrieval.ranking import Ranking, hits_for

@@ -1,15 +1,19 @@
 """The layout of candidates, and the lookup that follows an index: the same however the index grew."""
 
+from bisect import bisect_left
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval import index as index_module
+from ctxwrap.retrieval.features import is_specific
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.layout import GAP, REACH, WholeLayout, lay_out
 from ctxwrap.retrieval.lookup import lookup_in
-from ctxwrap.retrieval.ranking import Ranking
+from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.ranking import Ranking, hits_for
 
 TEXTS = (
     "Shall we paint the summerhouse?",
@@ -71,3 +75,28 @@ def test_hits_do_not_depend_on_earlier_searches(size: int, said: list[tuple[str,
             Ranking(index, QUERIES[number % len(QUERIES)])
         for query in QUERIES:
             assert Ranking(index, query).hits == Ranking(grown(said), query).hits
+
+
+@pytest.mark.parametrize("size", [3, 8, 4096])
+@pytest.mark.parametrize("few", [720, 6])
+@settings(max_examples=40)
+@given(said=CONVERSATIONS, data=st.data())
+def test_passages_after_the_end_change_nothing(
+    size: int, few: int, said: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "SIZE", size)
+        patch.setattr("ctxwrap.retrieval.scan._EXAMINE_ALL", few)
+        whole = grown(said)
+        for _ in range(3):
+            below = data.draw(st.integers(0, len(said)))
+            end, query = bisect_left(whole.numbers, below), data.draw(st.sampled_from(QUERIES))
+            alone = grown(said[:below])
+            assert is_specific(whole, query, end) == is_specific(alone, query)
+            assert hits_for(whole, 100, end) == hits_for(alone, 100)
+            one, other = Ranking(whole, query, end=end), Ranking(alone, query)
+            for ranking in (one, other):
+                ranking.follow(lambda number, part: passages(said[number][0])[part])
+            assert [hit[:3] for hit in one.hits] == [hit[:3] for hit in other.hits]
+            assert [hit.score for hit in one.hits] == pytest.approx([hit.score for hit in other.hits], abs=1e-5)
+            assert [*map(one.reasons, one.hits[:5])] == [*map(other.reasons, other.hits[:5])]

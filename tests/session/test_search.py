@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -717,3 +718,48 @@ def test_verify_export_and_collection_ignore_the_index(tmp_path: Path) -> None:
     collected = collect_garbage(KEY.session, dry_run=False, **talk.place)
     assert [(each.name, each.removed) for each in collected.files] == [(f"{CACHE}/.0.new", True)]
     assert index_files(log)
+
+
+@pytest.mark.parametrize("segment", [8, 4096])
+def test_what_is_found_does_not_depend_on_how_far_the_index_is_ahead(store: Store, segment: int) -> None:
+    with limits(segment=segment):
+        talk, sizes = Talk(store), list[int]()
+        for at in range(24):
+            talk.says(user(f"We spoke of the {WORDS[at % 10]} and the {WORDS[at * 7 % 9]}."), answer=f"Yes, time {at}.")
+            session = talk.sessions[0]
+            below = max(1, session.next_message - 6)
+            query = f"When did we speak of the {WORDS[at * 3 % 10]} and the {WORDS[at % 7]}?"
+            passages_found = talk.finds(query, below=below).chosen
+            assert [(each.number, each.part) for each in passages_found] == [
+                each[:2] for each in expected(session.log, query, below)
+            ]
+            indexed, _ = session._retriever._index or ((), None)
+            sizes.append(len(indexed))
+    grown = [before < after for before, after in pairwise(sizes)]
+    assert sum(grown) <= len(grown) // 3, "several turns are indexed at once"
+
+
+def test_a_message_that_was_indexed_ahead_is_gone_after_a_purge(tmp_path: Path) -> None:
+    talk = filled(FileStore(tmp_path), 20)
+    talk.says(user("The secret word is Quetzalcoatlus."))
+    assert 21 not in talk.numbers("Quetzalcoatlus", below=15)
+    purge(KEY.session, message=21, **talk.place)
+    again = Talk(talk.store)
+    again.says(user("Good morning."), answer="Good morning.")
+    assert 21 not in again.numbers("the secret word Quetzalcoatlus")
+    assert 21 not in talk.numbers("the secret word Quetzalcoatlus")
+    assert holding(tmp_path, b"quetzal") == []
+
+
+def test_a_message_that_was_taken_back_after_it_was_indexed_ahead_is_not_found(store: Store) -> None:
+    talk = Talk(store)
+    for at in range(4):
+        talk.says(user(f"The sun shone, time {at}."), answer="It did.")
+    talk.says(user("My cat is called Sibelius."), answer="A fine name.")
+    talk.finds("Did the sun shine?", below=5)
+    talk.says(user("My cat is called Nielsen."), answer="A fine name.", back=2)
+    for at in range(4):
+        talk.says(user(f"It rained, time {at}."), answer="It did.")
+    found_texts = [each.text for each in talk.finds("What is the name of my cat? Sibelius or Nielsen?").chosen]
+    assert "My cat is called Sibelius." not in found_texts
+    assert "My cat is called Nielsen." in found_texts
