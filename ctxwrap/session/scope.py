@@ -52,9 +52,8 @@ class ScopeNames(TypedDict, total=False):
 _NAMES = tuple(field.name for field in fields(Scope) if field.name not in ("is_apart", "offers"))
 _MOST_OFFERS = 64
 """Limit of waiting offers; older ones are dropped."""
-NOBODY = Scope()
-"""Outside of every block."""
-_current: ContextVar[Scope] = ContextVar("ctxwrap_scope", default=NOBODY)
+_NOBODY = Scope()
+_current: ContextVar[Scope] = ContextVar("ctxwrap_scope", default=_NOBODY)
 
 
 def current() -> Scope:

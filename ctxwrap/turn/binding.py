@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.errors import NoSessionWarning
 from ctxwrap.session.clock import clock_of
-from ctxwrap.session.scope import NOBODY, Scope, current
+from ctxwrap.session.scope import current
 from ctxwrap.settings import Mode, Purpose, Quotas, Settings, check_mode, check_purpose
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
@@ -137,8 +137,6 @@ class ClientBinding:
         self._mode = None if context_mode is None else check_mode(context_mode)
         """The mode that `bind` named; it takes precedence over that of the settings."""
         self._purpose = None if purpose is None else check_purpose(purpose)
-        self._scopes: dict[tuple[SessionNames, SessionNames], CallScope] = {}
-        """Of calls outside of `using`, by what the call and its client name."""
 
     def files(self, scope: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
         """The files that the working set offers to a call; None in `disabled` mode or without a working set."""
@@ -177,19 +175,6 @@ class ClientBinding:
     def call_scope(self, call: SessionNames = NO_SESSION_NAMES, client: SessionNames = NO_SESSION_NAMES) -> CallScope:
         """Precedence: the call's arguments, `using(...)`, the client's headers, `bind(...)`, `wrap(...)`."""
         here = current()
-        if here is not NOBODY:
-            return self._new_scope(call, here, client)
-        try:
-            return self._scopes[call, client]
-        except (KeyError, TypeError):  # what a call names need not be a string
-            scope = self._new_scope(call, here, client)
-        if scope.key is not None:
-            if len(self._scopes) >= _OPEN_SESSIONS:
-                self._scopes.clear()
-            self._scopes[call, client] = scope
-        return scope
-
-    def _new_scope(self, call: SessionNames, here: Scope, client: SessionNames) -> CallScope:
         if here.is_apart:
             return CallScope(None, "disabled")
         mode = check_mode(_first(call.mode, here.context_mode, client.mode, self._mode, self.settings.context_mode))
