@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
 
-import httpx
 import openai
 import pytest
 from hypothesis import given as for_all
@@ -133,7 +132,7 @@ def test_kept_request_is_the_one_that_the_sdk_makes(resource: Any, chosen: list[
 
 OPTIONS: dict[str, list[Any]] = {
     "headers": [{}, {"a": "b"}, {"a": openai.NOT_GIVEN}],
-    "timeout": [1, 1.0, None, httpx.Timeout(1)],
+    "timeout": [1, 1.0, None, openai.Timeout(1)],
     "idempotency_key": ["k"],
     "security": [{"bearer_auth": True}],
     "extra_json": [{"a": [1]}],

@@ -1,10 +1,9 @@
 """Wrapped clients take shortcuts through their SDK, with the same results."""
 
 from importlib import import_module
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +23,10 @@ MODELS = (
 
 ANYTHING = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.floats(-2, 2), st.text(max_size=3), st.just([{}]))
 NAMES = st.sampled_from(("reasoning_content", "x_provider", "citations"))
+
+
+RESPONSE = SimpleNamespace(status_code=200, headers={}, request=None)
+"""What an SDK's error shows of a response, whatever the HTTP library."""
 
 
 def clients(sdk: str, name: str) -> tuple[Any, Any]:
@@ -104,7 +107,6 @@ def assert_same(ours: Any, theirs: Any) -> None:
 def test_models_of_responses_are_those_of_the_sdk(sdk: str, name: str, module: str, model: str) -> None:
     own, wrapped = clients(sdk, name)
     cast_to = getattr(import_module(f"{sdk}.{module}"), model)
-    response = httpx.Response(200, request=httpx.Request("POST", "http://127.0.0.1/"))
 
     @examples(60)
     @given(st.data())
@@ -113,7 +115,7 @@ def test_models_of_responses_are_those_of_the_sdk(sdk: str, name: str, module: s
         if data.draw(st.booleans()):
             payload = data.draw(spoiled(payload))
         made = [
-            client._process_response_data(data=payload, cast_to=cast_to, response=response) for client in (wrapped, own)
+            client._process_response_data(data=payload, cast_to=cast_to, response=RESPONSE) for client in (wrapped, own)
         ]
         assert_same(*made)
 
@@ -122,11 +124,10 @@ def test_models_of_responses_are_those_of_the_sdk(sdk: str, name: str, module: s
 
 def test_strict_clients_refuse_what_their_sdk_refuses() -> None:
     openai = pytest.importorskip("openai")
-    response = httpx.Response(200, request=httpx.Request("POST", "http://127.0.0.1/"))
     wrapped = ctxwrap.wrap(openai.OpenAI(api_key="x"), store="memory:")
     wrapped._strict_response_validation = True  # lost by `copy`, so that no wrapped client has it from its own
     with pytest.raises(openai.APIResponseValidationError):
-        wrapped._process_response_data(data={"id": 5}, cast_to=openai.types.chat.ChatCompletion, response=response)
+        wrapped._process_response_data(data={"id": 5}, cast_to=openai.types.chat.ChatCompletion, response=RESPONSE)
 
 
 def test_a_model_with_validators_is_built_by_the_sdk() -> None:
@@ -142,9 +143,8 @@ def test_a_model_with_validators_is_built_by_the_sdk() -> None:
         def shout(cls, text: str) -> str:
             return text.upper()
 
-    response = httpx.Response(200, request=httpx.Request("POST", "http://127.0.0.1/"))
-    made = wrapped._process_response_data(data={"text": "quiet"}, cast_to=Shouted, response=response)
-    assert made.text == own._process_response_data(data={"text": "quiet"}, cast_to=Shouted, response=response).text
+    made = wrapped._process_response_data(data={"text": "quiet"}, cast_to=Shouted, response=RESPONSE)
+    assert made.text == own._process_response_data(data={"text": "quiet"}, cast_to=Shouted, response=RESPONSE).text
 
 
 @given(
