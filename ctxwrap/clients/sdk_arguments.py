@@ -1,4 +1,9 @@
-"""Arguments of OpenAI's SDK: plain JSON goes past its walk over types, and of the rest it makes the same every time."""
+"""Arguments of OpenAI's SDK: plain JSON skips its walk over types, and what it makes of the others is kept.
+
+A method such as `create` makes a request of its arguments and posts it; `post` makes options of that. Both depend on
+nothing but their arguments. So each is called once with a recorder instead of its client, and later calls with the same
+arguments start from what was recorded.
+"""
 
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -65,7 +70,7 @@ def revealed(body: Any) -> Any:
 
 
 class SdkRequest(NamedTuple):
-    """A call of a client's `post`, as a method of the SDK makes it."""
+    """A call of a client's `post`, as a method of the SDK makes it; an async method awaits it."""
 
     path: str
     body: dict[str, Any]
@@ -74,7 +79,7 @@ class SdkRequest(NamedTuple):
 
     def __await__(self) -> Generator[Any, None, "SdkRequest"]:
         return self
-        yield
+        yield  # makes this a generator, as `await` requires
 
     def filled(self, keywords: Mapping[str, Any]) -> PlainBody:
         """The body with the hidden values of another call."""
@@ -89,16 +94,16 @@ class SdkRequest(NamedTuple):
 
 
 class SdkMethod:
-    """A method of the SDK that makes a request of its arguments and posts it: the same one of the same arguments."""
+    """A method of the SDK, with the requests that it made of earlier arguments."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method = method
-        self._makes_same = method.__name__ == "create" and bool(hidden_arguments(method))
+        self._is_repeatable = method.__name__ == "create" and bool(hidden_arguments(method))
         self._kept: dict[str, SdkRequest | None] = {}
 
     def request(self, keywords: dict[str, Any]) -> SdkRequest | None:
-        """What the method makes of `keywords` besides their hidden values; None if it must be asked."""
-        if not self._makes_same or not _COMPARABLE.issuperset(map(type, keywords.values())):
+        """What the method makes of `keywords` besides their hidden values; None if it must be called."""
+        if not self._is_repeatable or not _COMPARABLE.issuperset(map(type, keywords.values())):
             return None
         key = repr(keywords)
         if key not in self._kept:
@@ -111,7 +116,7 @@ def request_made_by(method: Callable[..., Any], keywords: dict[str, Any]) -> Sdk
     """What a method posts; None if it fails, or does more with its arguments than to post them."""
     hidden = {name for name, value in keywords.items() if type(value) is Opaque}
     marked = {name: Opaque(None) if name in hidden else value for name, value in keywords.items()}
-    made = _told_by(method, marked)
+    made = _recorded(method, marked)
     if not isinstance(made, SdkRequest) or not isinstance(made.body, dict):
         return None
     is_plain = _COMPARABLE.issuperset(map(type, made.body.values()))
@@ -119,7 +124,7 @@ def request_made_by(method: Callable[..., Any], keywords: dict[str, Any]) -> Sdk
 
 
 class SdkOptions(NamedTuple):
-    """A call of a client's `request`, as its `post` makes it."""
+    """A call of a client's `request`, as its `post` makes it; an async `post` awaits it."""
 
     cast_to: Any
     options: Any
@@ -127,32 +132,32 @@ class SdkOptions(NamedTuple):
 
     def __await__(self) -> Generator[Any, None, "SdkOptions"]:
         return self
-        yield
+        yield  # makes this a generator, as `await` requires
 
 
 class SdkPost:
-    """`post` of an SDK's client, which makes options of its arguments: the same ones of the same besides the body."""
+    """`post` of an SDK's client, with the options that it made of earlier arguments; they do not depend on the body."""
 
     def __init__(self, post: Callable[..., Any]) -> None:
         self._post = post
-        self._makes_same = _is_unpatched(post)
+        self._is_repeatable = _is_unpatched(post)
         self._kept: dict[Any, SdkOptions | None] = {}
 
     def __call__(self, client: Any, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
-        made = self.options(path, body, options or {}, rest) if self._makes_same else None
+        made = self.options(path, body, options or {}, rest) if self._is_repeatable else None
         if made is None:
             return self._post(client, path, body=body, options=options, **rest)
         return client.request(made.cast_to, made.options.model_copy(update={"json_data": body}), **made.rest)
 
     def options(self, path: str, body: Any, options: dict[str, Any], rest: dict[str, Any]) -> SdkOptions | None:
-        """What `post` makes of the arguments, with any body; None if it must be asked."""
+        """What `post` makes of the arguments, with any body; None if it must be called."""
         if not isinstance(body, dict) or not _JSON_TYPES.issuperset(map(type, body.values())):
             return None
         try:
             key = path, repr(_copy(options)), *rest.items()
             if key not in self._kept:
                 _make_room(self._kept)
-                made = _told_by(self._post, {"path": path, "body": {}, "options": _copy(options), **rest})
+                made = _recorded(self._post, {"path": path, "body": {}, "options": _copy(options), **rest})
                 is_model = isinstance(made, SdkOptions) and hasattr(made.options, "model_copy")
                 self._kept[key] = made if is_model else None
             return self._kept.get(key)
@@ -165,8 +170,8 @@ def _make_room(kept: dict[Any, Any]) -> None:
         kept.clear()
 
 
-class _Desk:
-    """Stands in for the object whose method is asked what it does."""
+class _Recorder:
+    """Stands in for the object whose method is called, and returns what the method passes on."""
 
     def _post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> SdkRequest:
         return SdkRequest(path, body, options or {}, rest)
@@ -175,10 +180,10 @@ class _Desk:
         return SdkOptions(cast_to, options, rest)
 
 
-def _told_by(method: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """What a method gives to the desk; None if it fails."""
+def _recorded(method: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """What a method passes on; None if it fails."""
     try:
-        made = method(_Desk(), **arguments)
+        made = method(_Recorder(), **arguments)
         while not isinstance(made, (SdkRequest, SdkOptions)):
             made.send(None)  # an awaitable method: it has nothing to wait for
     except StopIteration as end:
