@@ -19,7 +19,7 @@ import numpy as np
 from questions import KINDS, conversations
 from recall import Conversation, bm25, by_words, counter, select_passages, table
 
-from ctxwrap.retrieval import ranking
+from ctxwrap.retrieval import features, ranking
 
 NAMES = sorted(set(ranking.WEIGHTS) - {"meaning", "meaning around"})
 Weights = dict[str, float]
@@ -37,12 +37,17 @@ def pairs_of(conversation: Conversation) -> np.ndarray[Any, Any]:
     """The features of passages with evidence minus those of passages without, for weights of short and long turns."""
     found = []
     long = share_of_long(conversation)
+    index = conversation.index
     for question in conversation.questions:
+        most = ranking.hits_for(index, _BUDGET) // 2
+        matrix = features.FeatureMatrix(index, question.text, None, conversation.now, most)
         ranked = by_words(conversation, question.text, _BUDGET)
-        columns = features_of(ranked)
-        has_evidence = np.isin(ranked._numbers, list(question.evidence))
+        slots = matrix.scan.layout.filled.nonzero()[0]
+        columns = columns_of(matrix, ranked)[slots]
+        numbers = np.array(index.numbers)[matrix.scan.layout.places[slots]]
+        has_evidence = np.isin(numbers, list(question.evidence))
         others = np.flatnonzero(~has_evidence)
-        others = others[ranked._scores[others].argsort()[::-1][:_NEGATIVES]]
+        others = others[ranked._scores[slots][others].argsort()[::-1][:_NEGATIVES]]
         found += [columns[place] - columns[others] for place in np.flatnonzero(has_evidence)]
     rows = np.concatenate(found) if found else np.empty((0, len(NAMES)))
     return np.hstack(((1 - long) * rows, long * rows))
@@ -55,15 +60,16 @@ def share_of_long(conversation: Conversation) -> float:
     return (ranking.weights_for(conversation.index)[0][name] - short) / (long - short)
 
 
-def features_of(ranked: ranking.Ranking) -> np.ndarray[Any, Any]:
-    """A row per candidate, a column per name."""
-    columns = np.zeros((len(ranked._places), len(NAMES)))
-    weights = ranking.weights_for(ranked._evidence.index)[0]
-    for name, counted in zip(ranked._names, ranked._counted, strict=True):
-        if name == "hop":
-            columns[:, NAMES.index(name)] = counted / weights[name]
-        elif name in NAMES:
-            columns[:, NAMES.index(name)] = ranked._evidence.columns[name]
+def columns_of(matrix: features.FeatureMatrix, ranked: ranking.Ranking) -> np.ndarray[Any, Any]:
+    """A row per slot, a column per name, without weights."""
+    columns = np.zeros((matrix.scan.width, len(NAMES)))
+    for name, values in zip(matrix.names, matrix.values, strict=True):
+        columns[:, NAMES.index(name)] = values
+    for name in matrix.asked:
+        mark = features.PROPERTIES[name]
+        columns[:, NAMES.index(name)] = matrix.scan.layout.marks & mark == mark
+    if ranked._hop is not None:
+        columns[:, NAMES.index("hop")] = ranked._hop / ranked._weights["hop"]
     return columns
 
 

@@ -92,7 +92,7 @@ def _hints_of(word: str) -> int:
 _HINTS = WordHints(_hints_of)
 """Which of these properties a word may ask for."""
 
-_PROPERTIES = {
+PROPERTIES = {
     "question": int(TextFeature.QUESTION),
     "answers": ANSWERS,
     "opens": OPENS,
@@ -104,7 +104,7 @@ _PROPERTIES = {
 }
 """Features that are marks."""
 
-_EACH = np.array([*_PROPERTIES.values()])
+_EACH = np.array([*PROPERTIES.values()])
 _MARKS = np.arange(GAP + 256)
 _HAS = (_MARKS[:, np.newaxis] & _EACH == _EACH).astype(float)
 """For all combinations of marks, which properties they have."""
@@ -199,14 +199,14 @@ class FeatureMatrix:
 
     def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
         """Return what the properties count for each slot."""
-        counted = tuple([weights[name] if name in self.asked else 0.0 for name in _PROPERTIES])
+        counted = tuple([weights[name] if name in self.asked else 0.0 for name in PROPERTIES])
         return self.scan.by_marks(_scores_of_marks(counted), counted)
 
     def properties_of(self, slot: int, weights: Mapping[str, float]) -> list[tuple[float, str]]:
         """Return what the properties of a passage count, less than zero if they raise its score, and their names."""
         marks = self.scan.layout.marks.item(slot)
         if (known := self._properties.get(marks)) is None:
-            having = [name for name in self.asked if marks & _PROPERTIES[name] == _PROPERTIES[name]]
+            having = [name for name in self.asked if marks & PROPERTIES[name] == PROPERTIES[name]]
             known = self._properties[marks] = [(-weights[name], name) for name in having]
         return known
 
