@@ -20,6 +20,7 @@ from questions import KINDS, conversations
 from recall import Conversation, bm25, by_words, counter, select_passages, table
 
 from ctxwrap.retrieval import features, ranking
+from ctxwrap.retrieval.layout import GAP
 
 NAMES = sorted(set(ranking.WEIGHTS) - {"meaning", "meaning around"})
 Weights = dict[str, float]
@@ -42,7 +43,7 @@ def pairs_of(conversation: Conversation) -> np.ndarray[Any, Any]:
         most = ranking.hits_for(index, _BUDGET) // 2
         matrix = features.FeatureMatrix(index, question.text, None, conversation.now, most)
         ranked = by_words(conversation, question.text, _BUDGET)
-        slots = matrix.scan.layout.filled.nonzero()[0]
+        slots = (matrix.scan.layout.marks != GAP).nonzero()[0]
         columns = columns_of(matrix, ranked)[slots]
         numbers = np.array(index.numbers)[matrix.scan.layout.places[slots]]
         has_evidence = np.isin(numbers, list(question.evidence))

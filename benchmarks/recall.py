@@ -123,8 +123,8 @@ class Plain:
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], -place))
         self.hits = [RankedPassage(place, index.numbers[place], index.parts[place], scores[place]) for place in order]
 
-    def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
-        return ()
+    def reasons(self, hits: Sequence[RankedPassage]) -> list[tuple[str, ...]]:
+        return [() for _ in hits]
 
 
 def newest(conversation: Conversation, _: str, __: int) -> Any:

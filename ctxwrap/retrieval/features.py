@@ -48,9 +48,6 @@ _MAX_EMBEDDED = 4000
 _NEIGHBOUR_WEIGHT = 3.0
 """All neighbours together weigh about this much."""
 
-_COMMON_SHARE, _COMMON_COUNT = 0.3, 20
-"""A term is common if more than this share of passages has it, and more than this many."""
-
 _PAIR_LOSS = 1.5
 """How much less than its question an answer scores at least, and the other way round if the answer is short."""
 
@@ -239,7 +236,7 @@ class FeatureMatrix:
             self.row("month")[:], self.row("day")[:] = near[back].T
         if self._meaning is not None:
             meaning = self.row("meaning")
-            meaning[:] = self._meaning[layout.places] * layout.filled
+            meaning[:] = self._meaning[layout.places] * (layout.marks != GAP)
             meaning[self.seen :] = 0.0
             around = np.correlate(meaning, _BOTH_SIDES, "full")[REACH : REACH + width]
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
@@ -259,11 +256,10 @@ _KEY = ("numbers", "parts")
 def is_specific(index: Index, text: str, end: int | None = None) -> bool:
     """Whether a term or date of `text` distinguishes passages before `end`; what nearly all of them have does not."""
     lookup = lookup_in(index, end)
-    common = max(_COMMON_COUNT, _COMMON_SHARE * lookup.count)
     for word in dict.fromkeys(search_terms(text[:MAX_READ])):
         own, forms = lookup.find(word)
         having = [term.having for term in ([own] if own else forms)]
-        if having and min(having) <= common:
+        if having and min(having) <= lookup.common:
             return True
     return bool(dates_in(text, _DAY))
 

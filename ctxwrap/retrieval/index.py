@@ -16,6 +16,9 @@ STANDING_TERM = "!standing"
 
 _STANDING = int(TextFeature.STANDING)
 
+_ROUNDED = 4
+"""The average length is rounded to this part of a term."""
+
 _LONG_PASSAGE = 25
 """Passages with this many terms on average are long."""
 
@@ -140,10 +143,9 @@ class Index:
         return count * 5 >= len(self) and words >= _LONG_PASSAGE * count > 0
 
     def average_length(self, end: int) -> float:
-        """Return the average length of the passages before a place."""
-        if end >= len(self):
-            return self.words / len(self) if self.words else 0.0
-        return (self.words - sum(self.lengths[end:])) / end if end else 0.0
+        """Return the average length of the passages before a place, rounded: what depends on it is kept longer."""
+        words = self.words - sum(self.lengths[end:])
+        return round(_ROUNDED * words / min(end, len(self))) / _ROUNDED if words else 0.0
 
     def group_of(self, place: int) -> int:
         return bisect_right(self.group_starts, place) - 1

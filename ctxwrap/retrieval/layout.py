@@ -23,7 +23,7 @@ GAP = ANSWERS | OPENS
 _SHORT_ANSWER = 3
 """Terms up to which an answer says little without its question."""
 
-_KINDS = (np.intp, np.intp, np.intp, np.float64, np.float32, np.intp, np.intp, np.intp, np.intp)
+_KINDS = (np.intp, np.intp, np.intp, np.float32, np.intp, np.intp, np.intp, np.intp)
 """Of the columns of a layout, those with which they are computed."""
 
 _FEATURES, _QUESTION, _ASKS = 255, int(TextFeature.QUESTION), int(TextFeature.ASKS)
@@ -40,8 +40,6 @@ class Layout(NamedTuple):
     """The place of each slot; 0 for empty slots."""
     marks: Ints
     """The text features and marks of each slot."""
-    filled: Ints
-    """1 for each slot with a passage, 0 for empty ones."""
     lengths: Ints
     """The length of the passage in each slot."""
     groups: Ints
@@ -66,9 +64,9 @@ class WholeLayout:
     def of(self, index: Index) -> Layout:
         for place in range(self._passages, len(index)):
             self._add(index, place)
-        slots, places, marks, filled, lengths, groups, group_of, asking, leaning = self._columns
+        slots, places, marks, lengths, groups, group_of, asking, leaning = self._columns
         count, width = self._passages, self._width
-        by_slot = places[:width], marks[:width], filled[:width], lengths[:width]
+        by_slot = places[:width], marks[:width], lengths[:width]
         pairs = asking[: self._asking], leaning[: self._leaning]
         return Layout(count, slots[:count], *by_slot, groups[: self._groups], group_of[:width], *pairs)
 
@@ -76,7 +74,7 @@ class WholeLayout:
         slot, group = self._width, self._groups
         if slot + REACH >= len(self._columns[0]):
             self._columns = [np.concatenate((column, np.zeros_like(column))) for column in self._columns]
-        slots, places, marks, filled, lengths, groups, group_of, asking, leaning = self._columns
+        slots, places, marks, lengths, groups, group_of, asking, leaning = self._columns
         mark, length = index.features[place] & _FEATURES, index.lengths[place]
         if group < len(index.group_starts) and index.group_starts[group] == place:
             groups[group] = slot
@@ -92,7 +90,7 @@ class WholeLayout:
                     leaning[self._leaning] = slot - 1
                     self._leaning += 1
         slots[place], places[slot], group_of[slot] = slot, place, group - 1
-        marks[slot], filled[slot], lengths[slot] = mark, 1.0, length
+        marks[slot], lengths[slot] = mark, length
         self._passages, self._width, self._groups = place + 1, slot + 1, group
 
 
@@ -110,16 +108,24 @@ def lay_out(column: Callable[[str], Ints], starts: Ints, ends: Ints, groups: Int
     asking = (asks & (marks[:-1] & _QUESTION != 0)).nonzero()[0]
     leaning = asking[lengths[asking + 1] <= _SHORT_ANSWER]
     marks[1:] |= asks * ANSWERS
-    firsts = np.cumsum(sizes) - sizes + gaps
+    firsts = sizes.cumsum() - sizes + gaps
     marks[firsts[starts == column("group_starts")[groups]]] |= OPENS
-    group_slots = firsts[np.append(True, groups[1:] != groups[:-1])[: len(groups)]] - REACH
-    group_of = np.arange(len(group_slots)).repeat(np.diff(group_slots, append=width))
-    filled = (marks != GAP).astype(float)
-    return Layout(len(here), slots, places, marks, filled, lengths, group_slots, group_of, asking, leaning)
+    opens = first_of_each(groups)
+    group_of = (opens.cumsum() - 1).repeat(sizes + REACH)
+    return Layout(len(here), slots, places, marks, lengths, firsts[opens] - REACH, group_of, asking, leaning)
+
+
+def first_of_each(values: Ints) -> Ints:
+    """Return which of ascending values differ from the one before."""
+    firsts: Ints = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=firsts[1:])
+    return firsts
 
 
 def between(starts: Ints, ends: Ints) -> Ints:
     """Return all integers from each start up to its end."""
     sizes = ends - starts
-    upto = np.cumsum(sizes)
-    return np.repeat(starts - upto + sizes, sizes) + np.arange(int(upto[-1]) if len(upto) else 0)
+    upto = sizes.cumsum()
+    found: Ints = (starts - upto + sizes).repeat(sizes)
+    found += np.arange(len(found))
+    return found

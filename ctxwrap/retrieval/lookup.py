@@ -41,6 +41,9 @@ _MAX_PREFIXES = 50_000
 _COMMON_TERM = 4000
 """Of terms in more passages, only postings within the candidates are read."""
 
+_COMMON_SHARE, _COMMON_COUNT = 0.3, 20
+"""A term is common if more than this share of passages has it, and more than this many."""
+
 _MAX_FOUND = 1000
 """Maximum words whose terms are cached."""
 
@@ -110,6 +113,8 @@ class Lookup:
         """`_size` is the number of all passages that are known."""
         self.count, self.average_length = 0, 0.0
         """The number of passages up to the place, and their average length."""
+        self.common = 0.0
+        """Terms in more passages than this distinguish nothing."""
         self._open = 0
         """How many of them are in the last segment; less than 0 if not all before it are."""
         self.whole = WholeLayout()
@@ -154,6 +159,7 @@ class Lookup:
             self._register_terms()
         if self.count != end or len(self._found) > _MAX_FOUND:
             self.count, self.average_length, self._found = end, self.index.average_length(end), {}
+            self.common = max(_COMMON_COUNT, _COMMON_SHARE * end)
             self._open = end - self.index.bases[-1] if segments else 0
 
     def column(self, name: str) -> Ints:
@@ -298,11 +304,12 @@ class Lookup:
         if not self._full:
             return 1, np.array(sizes, np.intp), places.astype(np.intp), counts
         full = [term.full.between(edges) if term.full else _NO_FULL for term in terms]
+        full_places, full_counts = zip(*full, strict=True) if full else ((), ())
         return (
             2,
-            np.array([*[len(each) for each, _ in full], *sizes], np.intp),
-            np.concatenate([*[each for each, _ in full], places.astype(np.intp) + self.index.bases[-1]]),
-            np.concatenate([*[each for _, each in full], counts]),
+            np.array([*map(len, full_places), *sizes], np.intp),
+            np.concatenate((*full_places, places + np.intp(self.index.bases[-1]))),
+            np.concatenate((*full_counts, counts)),
         )
 
 

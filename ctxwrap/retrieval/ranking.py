@@ -6,7 +6,7 @@ passages that share rare words with the best ones are raised (`follow`).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from operator import neg
@@ -220,15 +220,18 @@ class Ranking:
         related: Flags = (most if self._hop is None else most + self._hop)[ranked] > 0
         return related
 
-    def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
-        """Return the features that contribute most to a hit, in descending order."""
-        slot = self._layout.slots.item(hit.place)
-        counted = [*zip(map(neg, self._counted[:, slot].tolist()), self._names, strict=True)]
-        counted += self._evidence.properties_of(slot, self._weights)
-        if self._hop is not None:
-            counted.append((-self._hop.item(slot), "hop"))
-        counted.sort()
-        return tuple([name for value, name in counted[:3] if value < 0])
+    def reasons(self, hits: Sequence[RankedPassage]) -> list[tuple[str, ...]]:
+        """Return for each hit the features that contribute most, in descending order."""
+        slots = self._layout.slots[[hit.place for hit in hits]] if hits else self._layout.slots[:0]
+        found = []
+        for slot, counts in zip(slots.tolist(), self._counted[:, slots].T.tolist(), strict=True):
+            counted = [*zip(map(neg, counts), self._names, strict=True)]
+            counted += self._evidence.properties_of(slot, self._weights)
+            if self._hop is not None:
+                counted.append((-self._hop.item(slot), "hop"))
+            counted.sort()
+            found.append(tuple([name for value, name in counted[:3] if value < 0]))
+        return found
 
 
 def hits_for(index: Index, budget: int, end: int | None = None) -> int:

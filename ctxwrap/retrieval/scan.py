@@ -1,13 +1,14 @@
 """Selects the candidate passages of a query and weighs its words in them."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxwrap.retrieval.layout import REACH, Ints, Layout, lay_out
+from ctxwrap.retrieval.layout import REACH, Ints, Layout, first_of_each, lay_out
 from ctxwrap.retrieval.lookup import Lookup, Term
 
 FeatureColumn = NDArray[Any]
@@ -24,6 +25,9 @@ _LEAST_BEST = 90
 
 _MAX_POSTINGS = 30_000
 """Maximum postings read to find them, rarest terms first; more rarely change the result."""
+
+_FEW_SCORES = 4000
+"""Up to this many are sorted as they are."""
 
 _ENOUGH_POSTINGS = 1000
 """With more postings than this, other forms are not considered."""
@@ -54,7 +58,7 @@ class CandidateScan:
         self._by_marks: dict[object, FeatureColumn] = {}
 
     def _normed(self) -> FeatureColumn:
-        least, per_term = _norms(self.lookup)
+        least, per_term = _norms(self.lookup.average_length)
         norms: FeatureColumn = self.layout.lengths * per_term + least
         return norms
 
@@ -127,19 +131,21 @@ def scan_for(lookup: Lookup, entries: Sequence[Entry], also: Callable[[int], Int
             lookup.scan = CandidateScan(lookup, lookup.whole.of(lookup.index))
         lookup.scan.follow_lookup()
         return lookup.scan
-    best = _distinct(np.concatenate((_best(lookup, entries, max(_LEAST_BEST, most)), also(most))))
-    opening, best = lookup.column("group_starts").astype(np.int64), best[: best.searchsorted(end)]
-    groups = np.searchsorted(opening, best, side="right") - 1
-    starts = np.maximum(best - REACH, opening[groups])
-    ends = np.minimum(best + REACH + 1, np.append(opening[1:], end).clip(max=end)[groups])
+    best = np.concatenate((_best(lookup, entries, max(_LEAST_BEST, most)), also(most)))
+    best, opening = _distinct(best[best < end], end), lookup.column("group_starts")
+    bounds = np.full(len(opening) + 1, end)
+    np.minimum(opening, end, out=bounds[:-1])
+    groups = bounds.searchsorted(best, "right") - 1
+    starts, ends = np.maximum(best - REACH, bounds[groups]), np.minimum(best + REACH + 1, bounds[groups + 1])
     starts, ends, groups = _merge_blocks(starts, ends, groups)
-    edges = np.column_stack((starts, ends)).astype(np.int32).ravel()
+    edges = np.empty(2 * len(starts), np.int32)
+    edges[::2], edges[1::2] = starts, ends
     return CandidateScan(lookup, lay_out(lookup.column, starts, ends, groups), edges)
 
 
-def _norms(lookup: Lookup) -> tuple[float, float]:
+def _norms(average: float) -> tuple[float, float]:
     """Return how much the least passage, and each of its terms, lowers the weight of one term."""
-    return K1 * (1 - _B), K1 * _B / (lookup.average_length or 1.0)
+    return K1 * (1 - _B), K1 * _B / (average or 1.0)
 
 
 def _best(lookup: Lookup, entries: Sequence[Entry], most: int) -> Ints:
@@ -161,10 +167,9 @@ def _best(lookup: Lookup, entries: Sequence[Entry], most: int) -> Ints:
         read.append(term)
         weights.append(_FORM_WEIGHT * term.rarity)
         count += term.having
-    least, per_term = _norms(lookup)
-    lengths, worth = lookup.column("lengths"), 1 / (1 + least + per_term * _LENGTHS)
     runs, sizes, places, _ = lookup.postings(read)
-    found = np.array(weights * runs, float).repeat(sizes) * worth[lengths[places]]
+    worth = _worth_by_length(lookup.average_length)[lookup.column("lengths")[places]]
+    found = np.array(weights * runs, float).repeat(sizes) * worth
     scores: FeatureColumn = np.bincount(places, found)
     places = places[places < lookup.count]
     if not lookup.index.answers_at_length:
@@ -178,41 +183,51 @@ def _best(lookup: Lookup, entries: Sequence[Entry], most: int) -> Ints:
 _LENGTHS = np.arange(256)
 
 
+@lru_cache(maxsize=64)
+def _worth_by_length(average: float) -> FeatureColumn:
+    """Return what a single term counts in passages of each length."""
+    least, per_term = _norms(average)
+    worth: FeatureColumn = 1 / (1 + least + per_term * _LENGTHS)
+    return worth
+
+
 def best_places(scores: FeatureColumn, read: Ints, most: int) -> Ints:
-    """Return the places of the highest scores among those `read`, some more than once; among equals the last."""
-    places = _high_places(scores, read, most)
+    """Return the places of the highest scores among those `read`; among equals the last."""
+    places = _distinct(read, len(scores))
     found = scores[places]
     if len(found) <= most:
         return places
-    least = np.partition(found, -most)[-most]
+    if len(found) > _FEW_SCORES:
+        high = _are_high(found, most)
+        places, found = places[high], found[high]
+    least = np.sort(found)[-most]  # `partition` takes ten times as long for many equal scores
     above = places[found > least]
     return np.concatenate((above, places[found == least][len(above) - most :]))
 
 
-def _high_places(scores: FeatureColumn, read: Ints, most: int) -> Ints:
-    """Return slightly more places than needed, in order, without sorting all: most have a single common word."""
-    found = scores[read]
-    border = float(found.max(initial=0.0))
+def _are_high(found: FeatureColumn, most: int) -> Ints:
+    """Return which are at least `most` of the highest, without sorting: most passages have a single common word."""
+    border = float(found.max())
     for _ in range(_THRESHOLD_STEPS):
         border *= _THRESHOLD_FACTOR
-        high = read[found > border]
-        if len(high) >= most and len(places := _distinct(high)) >= most:
-            return places
-    return _distinct(read)
+        high: Ints = found > border
+        if np.count_nonzero(high) >= most:
+            return high
+    return np.ones(len(found), bool)
 
 
-def _distinct(places: Ints) -> Ints:
-    """Return each place once, in order; for few places several times as fast as numpy's `unique`."""
-    in_order = np.sort(places)
-    distinct: Ints = in_order[np.append(True, in_order[1:] != in_order[:-1])[: len(places)]]
-    return distinct
+def _distinct(places: Ints, size: int) -> Ints:
+    """Return each of the places below `size` once, in order; without sorting, as numpy's `unique` does."""
+    found = np.zeros(size, bool)
+    found[places] = True
+    return found.nonzero()[0]
 
 
 def _merge_blocks(starts: Ints, ends: Ints, groups: Ints) -> tuple[Ints, Ints, Ints]:
     """Merge overlapping blocks."""
-    opens = np.ones(len(starts), bool)
-    opens[1:] = (starts[1:] > ends[:-1]) | (groups[1:] != groups[:-1])
-    closes = np.append(opens[1:], True)[: len(starts)]
+    opens, closes = first_of_each(groups), np.ones(len(starts), bool)
+    opens[1:] |= starts[1:] > ends[:-1]
+    closes[:-1] = opens[1:]
     return starts[opens], ends[closes], groups[opens]
 
 

@@ -259,7 +259,7 @@ class _Filling:
         missed = sorted(self.missed.values(), reverse=True)[:_MAX_MISSED]
         chosen = sorted(self.taken.values(), key=_BY_SCORE, reverse=True)
         return (
-            tuple([self._packed(hit, self.ranking.reasons(hit)) for hit in chosen]),
+            tuple(map(self._packed, chosen, self.ranking.reasons(chosen))),
             tuple([self._packed(hit, (why,)) for _, _, hit, why in missed]),
         )
 

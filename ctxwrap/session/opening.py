@@ -184,23 +184,20 @@ _STATED = 0.5
 
 def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tuple[Operation, ...]:
     """The swap items that were learned from the best passages and are stated there."""
-    if not past.memory.evolves or not past.memory.swap:
+    if not past.memory.evolves or not past.memory.swap or not found:
         return ()
     best = found[:_TRUSTED]
-    made = [item for item in past.memory.swap.values() if not item.successor and _is_made_from(item, best)]
+    numbers = [passage.number for passage in best]
+    made, lowest, highest = [], min(numbers), max(numbers)
+    for item in past.memory.swap.values():
+        first, last = message_range(item.source)
+        if first <= highest and lowest <= last and not item.successor and any(first <= at <= last for at in numbers):
+            made.append(item)
     if not made:
         return ()
     said = [(passage.number, subjects(passage.text)) for passage in best]
     learned = [item for item in made if _is_learned_from(item, said)]
-    if not learned:
-        return ()
-    read = "\n".join(passage.text for passage in best)
-    return recall_items(past.memory, Circumstances(number, answered=read), learned, "the message was found")
-
-
-def _is_made_from(item: MemoryItem, passages: Sequence[Passage]) -> bool:
-    first, last = message_range(item.source)
-    return any(first <= passage.number <= last for passage in passages)
+    return recall_items(past.memory, Circumstances(number), learned, "the message was found")
 
 
 def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]]) -> bool:

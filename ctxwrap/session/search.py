@@ -316,7 +316,7 @@ class Retriever:
             best.setdefault(hit.number, hit)
         hits = list(best.values())[:limit]
         self._texts.expect(lambda: [hit.number for hit in hits])
-        return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
+        return [self._told(index, *each) for each in zip(hits, ranking.reasons(hits), strict=True)]
 
     def embed(self, below: int, transaction: Callable[[Callable[[], Any]], Any]) -> None:
         """Embed new messages with the caller's model; the session is locked only before and after, not meanwhile."""

@@ -33,7 +33,7 @@ def test_what_the_best_hit_names_is_followed() -> None:
     assert ranked(said, question).index(19) < ranked(said, question, follows=False).index(19)
     ranking = Ranking(indexed(said), question)
     ranking.follow(lambda number, _: said[number].text)
-    assert "hop" in ranking.reasons(next(hit for hit in ranking.hits if hit.number == 19))
+    assert "hop" in ranking.reasons([next(hit for hit in ranking.hits if hit.number == 19)])[0]
 
 
 def test_a_fact_told_in_two_places_is_found_in_both() -> None:

@@ -118,7 +118,7 @@ def test_relevant_hits_are_the_best_related_ones(told: list[str], query: str, li
     assert related == [hit for hit in hits if hit in related]
     least = max(0.0, *[hit.score for hit in hits]) - margin
     assert ranking.relevant(limit) == [hit for hit in related if hit.score >= least][:limit]
-    assert all(ranking.reasons(hit) for hit in related)
+    assert all(ranking.reasons(related))
 
 
 def test_only_the_start_of_a_very_long_query_is_read() -> None:
