@@ -34,7 +34,7 @@ def after_turn(
 def _warn_of_misses(session: Session, turn: Turn) -> None:
     """Warn, once in a session, that the model leaves out its snapshots."""
     compliance = session.state.compliance
-    if turn.missed_snapshot and compliance.in_a_row == MANY and compliance.alarms == 1:
+    if compliance.in_a_row == MANY and compliance.alarms == 1 and turn.missed_snapshot:
         logger.warning(
             "session %r: the last %d replies of %r have no snapshot, so memory has only what rules find in the "
             'user\'s words. Set on_missing="reask" or use another model; `ctxwrap check --model %s` shows how well '

@@ -356,7 +356,7 @@ class ManagedCall:
     def _decide_files(self, session: Session, turn: Turn, interrupted: str) -> Sequence[Decision]:
         """Decide on what the model asks of the working set. Never raises."""
         try:
-            return self._binding.decide_files(turn.file_requests(interrupted), session, turn.round)
+            return self._binding.decide_files(partial(turn.file_requests, interrupted), session, turn.round)
         except Exception as error:
             logger.warning("ctxwrap: the model's requests to the working set were ignored: %r", error)
             return ()
