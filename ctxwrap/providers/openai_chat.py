@@ -265,7 +265,8 @@ class _Choice:
     @property
     def message(self) -> Message:
         content = self.channel.text or "".join(self.refusal)
-        return Message("assistant", content, tool_calls=tuple(self.calls[at] for at in sorted(self.calls)))
+        calls = tuple([self.calls[at] for at in sorted(self.calls)]) if self.calls else ()
+        return Message("assistant", content, tool_calls=calls)
 
 
 class ChatRewriter(Choices):
@@ -291,7 +292,7 @@ class ChatRewriter(Choices):
                 visible = known.channel.whole(text)
                 if visible != text:
                     payload = set_path(payload, ("choices", at, "message", "content"), visible)
-                    payload = _put_tokens(payload, at, known.channel)
+                    payload = _put_tokens(payload, at, known.channel) if choice.get("logprobs") else payload
             elif isinstance(text, list):
                 shown = _shown_parts(text, known.channel, is_whole=True)
                 payload = payload if shown == text else set_path(payload, ("choices", at, "message", "content"), shown)
