@@ -75,8 +75,8 @@ def compare(
     facts. Evidence of use counts regardless of what the model wrote. `statements` are the user's own, as in `observe`.
     """
     placed, before = _placed(shown), shown["memory"]
-    changed = {tier: items for tier, items in returned["memory"].items() if items != before.get(tier)}
-    written = _placed({"memory": changed})  # without tiers that stay as they are, as most do
+    changed = [each for each in returned["memory"].items() if each[1] != before.get(each[0])]  # most tiers stay
+    written: _Placed = {item["id"]: (tier, item) for tier, items in changed for item in items}
     dropped = returned.get("dropped")
     gone = {id for id in dropped if id in placed and written.get(id, placed[id]) == placed[id]} if dropped else set()
     comparison = _Comparison(now, turn)
@@ -183,7 +183,7 @@ class _Comparison:
         self._touched: Mapping[str, int] | None = None
         """What `turn.touched` returned, on first use."""
         self._taken: set[str] = set()
-        self._written = Facts()
+        self._written: Facts | None = None
         """What this turn adds and changes, as far as it was compared with something."""
         self._unread: dict[str, str] = {}
         """The rest of it: contents by id."""
@@ -257,9 +257,10 @@ class _Comparison:
 
     def _is_repeated(self, content: str) -> bool:
         """Whether this turn has already written the same fact, or the user's statement of it."""
+        written = self._written = self._written or Facts()
         while self._unread:
-            self._written.put(*self._unread.popitem())
-        if self._written.same(content) or self._written.near(content):
+            written.put(*self._unread.popitem())
+        if written.same(content) or written.near(content):
             return True
         about: Set[str] = subjects(content) if self._stated else frozenset()
         return bool(about) and any(about <= each for each in self._stated)
@@ -445,12 +446,13 @@ class _Comparison:
     def _new(self, tier: Location, given: dict[str, Any], id: str = "") -> MemoryItem:
         """Return a new item, with another `id` if there is one; those of short-lived types go to ephemeral."""
         turn = self._turn
+        tier = "ephemeral" if self._now.evolves and is_passing(given["type"]) else tier
         return MemoryItem(
             id=id or given["id"],
             type=given["type"],
             content=given["content"],
             tags=tuple(given["tags"]),
-            tier=self._allowed("ephemeral" if self._now.evolves and is_passing(given["type"]) else tier, turn.origin),
+            tier=tier if self._ceiling == "core" else self._allowed(tier, turn.origin),
             decay=given["decay"],
             anchor=turn.round,
             first=turn.round,

@@ -145,11 +145,9 @@ class ClientBinding:
         own = session.state.files if self.settings.working_set_updates else {}
         return self._working_set.offer(model, scope.key, own)
 
-    def decide_files(
-        self, asked: "Callable[[], Sequence[FileRequest]]", session: "Session", round: int
-    ) -> "tuple[Decision, ...]":
-        """Decide on the requests to the working set that a model `asked`; nothing without one."""
-        if self._working_set is None or not (requests := asked()):
+    def decide_files(self, requests: "Sequence[FileRequest]", session: "Session", round: int) -> "tuple[Decision, ...]":
+        """Decide on a model's requests to the working set; nothing without one."""
+        if self._working_set is None or not requests:
             return ()
         if not self.settings.working_set_updates:
             from ctxwrap.workingset.working_set import refuse_all

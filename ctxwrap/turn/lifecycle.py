@@ -347,8 +347,10 @@ class ManagedCall:
 
     def _end(self, session: Session, turn: Turn, interrupted: str) -> None:
         start = time_ns()
+        has_files = self._binding.settings.working_set is not None
         try:
-            self._write_end(session, turn, interrupted, self._decide_files(session, turn, interrupted))
+            decisions = self._decide_files(session, turn, interrupted) if has_files else ()
+            self._write_end(session, turn, interrupted, decisions)
         finally:
             self._leave_queue()
             self._telemetry.saved(lambda: self.record, start)
@@ -356,7 +358,7 @@ class ManagedCall:
     def _decide_files(self, session: Session, turn: Turn, interrupted: str) -> Sequence[Decision]:
         """Decide on what the model asks of the working set. Never raises."""
         try:
-            return self._binding.decide_files(partial(turn.file_requests, interrupted), session, turn.round)
+            return self._binding.decide_files(turn.file_requests(interrupted), session, turn.round)
         except Exception as error:
             logger.warning("ctxwrap: the model's requests to the working set were ignored: %r", error)
             return ()

@@ -281,7 +281,7 @@ class Turn:
         outcome.contributions = ()
         if not aborted and self.mode == "enabled":
             outcome.operations, outcome.violations = self._memory_changes(reply, applied, memory, answer_number, origin)
-        if applied is not None:
+        if applied is not None and memory.capabilities:
             capabilities, violation = merge_capabilities(memory.capabilities, applied["capabilities"])
             applied = {**applied, "capabilities": capabilities}
             outcome.violations += (*((violation,) if violation else ()), *write_once_violations(outcome.operations))
