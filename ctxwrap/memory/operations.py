@@ -212,7 +212,8 @@ class _Comparison:
         for id in shown if gone else ():
             if id in gone and id not in self._done:
                 yield from self._dropped(id, shown[id][1])
-        yield from self._find_uses()
+        if self._now.evolves and (used := self._now.sharing_words(self._said | self._answered)):
+            yield from self._find_uses(used)
 
     def stated(self, notes: _Placed) -> list[Operation]:
         """Apply the user's statements as rules; later duplicates are recognised."""
@@ -226,10 +227,9 @@ class _Comparison:
     def reinforced(self, item: MemoryItem, reason: str) -> Operation:
         return self._put("reinforce", self._reinforce(item), reason)
 
-    def _find_uses(self) -> Iterator[Operation]:
-        """Reinforce what the user mentions and what the answer uses."""
-        used = self._now.sharing_words(self._said | self._answered) if self._now.evolves else frozenset()
-        for item in [item for id, item in self._now.items.items() if id in used] if used else ():
+    def _find_uses(self, used: Set[str]) -> Iterator[Operation]:
+        """Reinforce, among the items with a word of the turn, what the user mentions and what the answer uses."""
+        for item in [item for id, item in self._now.items.items() if id in used]:
             if item.id in self._done:
                 continue
             if mentions(self._said, item.content):
@@ -253,7 +253,8 @@ class _Comparison:
         if replaced is not None and replaced.tier != "swap":
             self._done.add(replaced.id)
             yield Operation("drop", replaced.id, replaced.tier, reason="the user says it", successor=item.id)
-        yield from self._drop_former_values(item)
+        if self._now.evolves and (slot := self._slot(content)):
+            yield from self._drop_former_values(item, slot)
 
     def _is_repeated(self, content: str) -> bool:
         """Whether this turn has already written the same fact, or the user's statement of it."""
@@ -297,7 +298,8 @@ class _Comparison:
             back = rehydrate(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
             back = self._reinforce(back.changed(tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
-            yield from self._drop_former_values(back)
+            if self._now.evolves and (slot := self._slot(back.content)):
+                yield from self._drop_former_values(back, slot)
 
     def _may_return(self, twin: MemoryItem, item: MemoryItem) -> bool:
         if not self._now.evolves:
@@ -312,10 +314,9 @@ class _Comparison:
         """Return the subjects of an item that another one lacks."""
         return subjects(item.content) - (subjects(other.content) if other else frozenset())
 
-    def _drop_former_values(self, item: MemoryItem) -> Iterator[Operation]:
-        """Drop older values of the same single-valued attribute."""
-        slot = self._slot(item.content) if self._now.evolves else ""
-        for known in [*self._now.items.values()] if slot else ():
+    def _drop_former_values(self, item: MemoryItem, slot: str) -> Iterator[Operation]:
+        """Drop older values of the single-valued attribute that the item sets."""
+        for known in [*self._now.items.values()]:
             is_older = known.id != item.id and known.id not in self._done and self._slot(known.content) == slot
             if is_older and not known.pinned and (known.tier != "core" or self._ceiling == "core"):
                 self._done.add(known.id)

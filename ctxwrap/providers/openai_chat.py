@@ -194,9 +194,10 @@ def _api_message(message: Message) -> Body:
 
 def _may_fetch(body: Body) -> bool:
     """Whether the provider may run a tool of its own for the reply."""
-    if any(body[name] is not None for name in _SEARCHES.intersection(body)):
+    if not _SEARCHES.isdisjoint(body) and any(body[name] is not None for name in _SEARCHES.intersection(body)):
         return True
-    return any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in body.get("tools") or ())
+    tools = body.get("tools") or []
+    return bool(tools) and any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in tools)
 
 
 def _shows_search(message: Body) -> bool:
@@ -280,10 +281,10 @@ class ChatRewriter(Choices):
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)
-        self.fetched |= _shows_search(payload)
+        self.fetched |= not _SHOWING.isdisjoint(payload) and _shows_search(payload)
         for at, choice in enumerate(payload.get("choices") or ()):
             message = choice.get("message") or {}
-            self.fetched |= _shows_search(message)
+            self.fetched |= not _SHOWING.isdisjoint(message) and _shows_search(message)
             known = self._choice(choice.get("index", at))
             known.take(message)
             known.finish = str(choice.get("finish_reason") or "")

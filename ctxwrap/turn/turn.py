@@ -359,9 +359,12 @@ class Turn:
     @property
     def _origin(self) -> Origin:
         """The least trusted origin among what the model saw and what its reply is made of."""
-        shown = self._sent.pack.origin if self._sent.pack else "user"
+        pack, fetched = self._sent.pack, self.reader.fetched
+        shown = pack.origin if pack else "user"
+        if not fetched and self.mode == "enabled":
+            return shown
         sent = origin_of_request(self._request, self._inputs) if self.observes else shown
-        return least_trusted_foreign((shown, sent, "tool" if self.reader.fetched else "")) or sent
+        return least_trusted_foreign((shown, sent, "tool" if fetched else "")) or sent
 
     # Report
 
