@@ -113,7 +113,9 @@ def _copied(response: Any, call: Any, headers: list[tuple[bytes, bytes]], stream
     make: Any = type(response)
     known = {"request": response.request, "history": response.history}
     extensions = {**response.extensions, EXTENSION: call}
-    return make(response.status_code, headers=headers, extensions=extensions, stream=stream, **known)
+    copy = make(response.status_code, headers=headers, extensions=extensions, stream=stream, **known)
+    copy.headers.encoding = response.headers.encoding  # found out by decoding all of them
+    return copy
 
 
 def _own_headers(response: Any) -> list[tuple[bytes, bytes]]:
