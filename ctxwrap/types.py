@@ -280,8 +280,7 @@ USABLE = ("clean", "repaired", "partial")
 """The statuses of a reading whose snapshot may be applied."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedReply:
+class ParsedReply(NamedTuple):
     """The text of a reply, parsed."""
 
     visible: str
@@ -299,8 +298,7 @@ class ParsedReply:
     """The requests to the working set that the model wrote into its reply; the user does not see them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What an adapter read from a provider's reply so far."""
 
     messages: tuple[Message, ...] = ()
@@ -311,11 +309,9 @@ class Reply:
     """The provider's reason for the end of the reply."""
     natural: bool = False
     """Whether the model came to its own end."""
-    usage: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, Any] = MappingProxyType({})
     response_id: str = ""
     model: str = ""
-    fetched: bool = False
-    """Whether the provider fetched or ran something for it, so that it depends on more than the request."""
 
 
 class Operation(NamedTuple):

@@ -4,7 +4,7 @@ import logging
 import sys
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from operator import itemgetter
 from types import ModuleType
 from typing import Any
@@ -46,12 +46,14 @@ def facade(http_client: Any) -> Any:
 
 def is_http_client(value: Any) -> bool:
     """Whether `value` is a client of httpx or httpx2."""
-    module = _module_of(value)
+    kind: Any = type(value)
+    module = _module_of(kind)
     return module is not None and isinstance(value, (module.Client, module.AsyncClient))
 
 
-def _module_of(value: Any) -> ModuleType | None:
-    for cls in type(value).__mro__:
+@lru_cache(maxsize=64)
+def _module_of(kind: type) -> ModuleType | None:
+    for cls in kind.__mro__:
         name = cls.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
@@ -60,7 +62,8 @@ def _module_of(value: Any) -> ModuleType | None:
 
 def module_of(value: Any) -> ModuleType:
     """The module that the type of `value` comes from: httpx or httpx2."""
-    module = _module_of(value)
+    kind: Any = type(value)
+    module = _module_of(kind)
     if module is not None:
         return module
     raise TypeError(

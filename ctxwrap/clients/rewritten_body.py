@@ -5,7 +5,6 @@ import re
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 from pydantic_core import from_json
@@ -151,9 +150,13 @@ async def _async_raw(response: Any) -> AsyncIterator[bytes]:
 
 def copy_elapsed(response: Any, reader: Any) -> None:
     """Set the `elapsed` of `reader`; a response knows it once it is closed, a mocked one never."""
-    if reader is not None:
-        with suppress(RuntimeError):
-            reader.elapsed = response.elapsed
+    if reader is None:
+        return
+    try:
+        elapsed = response.elapsed
+    except RuntimeError:
+        return
+    reader.elapsed = elapsed
 
 
 def payload_in(content: bytes) -> Body | None:

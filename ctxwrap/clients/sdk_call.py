@@ -3,7 +3,6 @@
 import json
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from copy import copy
 from enum import Enum
 from functools import lru_cache
@@ -34,8 +33,11 @@ def remember(result: Any, call: Any) -> Any:
     def forget(_: Any) -> None:
         pop(key, None)
 
-    with suppress(TypeError):  # a plain value, as with `cast_to=str`
-        _calls[key] = weakref.ref(result, forget), call
+    try:
+        known = weakref.ref(result, forget)
+    except TypeError:  # a plain value, as with `cast_to=str`
+        return result
+    _calls[key] = known, call
     return result
 
 

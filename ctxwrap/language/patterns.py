@@ -58,10 +58,7 @@ def folded(text: str) -> str:
 
 def has_any(text: str, hints: Iterable[str]) -> bool:
     """Whether a text has one of these hints: a look that takes a fraction of a search for a pattern."""
-    for hint in hints:  # noqa: SIM110  # `any` takes twice as long
-        if hint in text:
-            return True
-    return False
+    return any(map(text.__contains__, hints))
 
 
 def shortest_hints(hints: Iterable[str]) -> tuple[str, ...]:

@@ -1,9 +1,8 @@
 """Derives a turn's operations from what the model was shown, what it returned and the memory now."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.language.rules import LIFE
@@ -62,8 +61,8 @@ class Circumstances(NamedTuple):
     """Whether tool, file and retrieved text may reach core."""
     brief: Set[str] = frozenset()
     """Ids shown in short form, without type and tags; the model cannot have changed those fields."""
-    touched: Mapping[str, int] = MappingProxyType({})
-    """The round of each item's last touch when the turn began, if the model was shown an earlier one."""
+    touched: Callable[[], Mapping[str, int]] = dict
+    """Returns the round of each item's last touch when the turn began, if the model was shown an earlier one."""
 
 
 def compare(
@@ -75,7 +74,9 @@ def compare(
     not shown; what another turn changed meanwhile stays unless this turn changed it too; one id never stands for two
     facts. Evidence of use counts regardless of what the model wrote. `statements` are the user's own, as in `observe`.
     """
-    placed, written = _placed(shown), _placed(returned)
+    placed, before = _placed(shown), shown["memory"]
+    changed = [each for each in returned["memory"].items() if each[1] != before.get(each[0])]  # most tiers stay
+    written: _Placed = {item["id"]: (tier, item) for tier, items in changed for item in items}
     dropped = returned.get("dropped")
     gone = {id for id in dropped if id in placed and written.get(id, placed[id]) == placed[id]} if dropped else set()
     comparison = _Comparison(now, turn)
@@ -135,6 +136,11 @@ def drop_omitted(shown: State, snapshot: State) -> tuple[State, str]:
     return {**snapshot, "dropped": [*snapshot.get("dropped", ()), *dropped]}, violation
 
 
+def touches_in(state: State) -> dict[str, int]:
+    """The round of each item's last touch."""
+    return {item["id"]: item["round"] for items in state["memory"].values() for item in items}
+
+
 def complete_state(shown: State, changes: State) -> dict[str, Any]:
     """Apply `changes`, a snapshot of new and changed items only, to `shown`.
 
@@ -174,8 +180,10 @@ class _Comparison:
         self._writes_once = memory_is_write_once(now.capabilities)
         self._user: str | None = None
         """The user's name, looked up on first use."""
+        self._touched: Mapping[str, int] | None = None
+        """What `turn.touched` returned, on first use."""
         self._taken: set[str] = set()
-        self._written = Facts()
+        self._written: Facts | None = None
         """What this turn adds and changes, as far as it was compared with something."""
         self._unread: dict[str, str] = {}
         """The rest of it: contents by id."""
@@ -204,7 +212,8 @@ class _Comparison:
         for id in shown if gone else ():
             if id in gone and id not in self._done:
                 yield from self._dropped(id, shown[id][1])
-        yield from self._find_uses()
+        if self._now.evolves and (used := self._now.sharing_words(self._said | self._answered)):
+            yield from self._find_uses(used)
 
     def stated(self, notes: _Placed) -> list[Operation]:
         """Apply the user's statements as rules; later duplicates are recognised."""
@@ -218,10 +227,9 @@ class _Comparison:
     def reinforced(self, item: MemoryItem, reason: str) -> Operation:
         return self._put("reinforce", self._reinforce(item), reason)
 
-    def _find_uses(self) -> Iterator[Operation]:
-        """Reinforce what the user mentions and what the answer uses."""
-        used = self._now.sharing_words(self._said | self._answered) if self._now.evolves else frozenset()
-        for item in [item for id, item in self._now.items.items() if id in used] if used else ():
+    def _find_uses(self, used: Set[str]) -> Iterator[Operation]:
+        """Reinforce, among the items with a word of the turn, what the user mentions and what the answer uses."""
+        for item in [item for id, item in self._now.items.items() if id in used]:
             if item.id in self._done:
                 continue
             if mentions(self._said, item.content):
@@ -230,47 +238,47 @@ class _Comparison:
                 yield self.reinforced(item, "the answer used it")
 
     def _added(self, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
-        item = self._new(tier, given)
-        twin = self._find_same(item)
-        replaced = twin if twin and item.origin == "rule" and is_foreign(twin.origin) and not twin.pinned else None
+        origin, content = self._turn.origin, given["content"]
+        twin = self._find_same(content, given["id"], origin)
+        replaced = twin if twin and origin == "rule" and is_foreign(twin.origin) and not twin.pinned else None
         if twin is not None and replaced is None:
-            yield from self._repeat(twin, item)
+            yield from self._repeat(twin, self._new(tier, given))
             return
-        if (self._taken or self._stated) and self._is_repeated(item.content):
+        if (self._taken or self._stated) and self._is_repeated(content):
             return
-        if self._is_taken(item.id):
-            item = item.changed(id=self._free_id(item.id))
-        self._taken.add(item.id)
-        self._unread[item.id] = item.content
+        item = self._new(tier, given, self._free_id(given["id"]))
+        self._unread[item.id] = content
         self._done.add(item.id)
         yield self._put("add", item, "new" if item.id == given["id"] else f"{given['id']!r} means something else")
         if replaced is not None and replaced.tier != "swap":
             self._done.add(replaced.id)
             yield Operation("drop", replaced.id, replaced.tier, reason="the user says it", successor=item.id)
-        yield from self._drop_former_values(item)
+        if self._now.evolves and (slot := self._slot(content)):
+            yield from self._drop_former_values(item, slot)
 
     def _is_repeated(self, content: str) -> bool:
         """Whether this turn has already written the same fact, or the user's statement of it."""
+        written = self._written = self._written or Facts()
         while self._unread:
-            self._written.put(*self._unread.popitem())
-        if self._written.same(content) or self._written.near(content):
+            written.put(*self._unread.popitem())
+        if written.same(content) or written.near(content):
             return True
         about: Set[str] = subjects(content) if self._stated else frozenset()
         return bool(about) and any(about <= each for each in self._stated)
 
-    def _find_same(self, item: MemoryItem) -> MemoryItem | None:
+    def _find_same(self, content: str, id: str, origin: Origin) -> MemoryItem | None:
         """Return the existing item with the same fact, unless this turn changed it."""
-        twin = self._now.find_same(item.content, item.id)
-        if twin is None and item.origin != "rule" and not is_foreign(item.origin):
-            twin = self._find_rule_item(item)
+        twin = self._now.find_same(content, id)
+        if twin is None and origin != "rule" and not is_foreign(origin):
+            twin = self._find_rule_item(content)
         return None if twin is not None and twin.id in self._taken else twin
 
-    def _find_rule_item(self, item: MemoryItem) -> MemoryItem | None:
+    def _find_rule_item(self, content: str) -> MemoryItem | None:
         """Return the rule-derived item that the model now rephrases."""
         by_rules = self._now.from_rules() if self._now.evolves else []
         if not by_rules:
             return None
-        wanted, slot = subjects(item.content), self._slot(item.content)
+        wanted, slot = subjects(content), self._slot(content)
         for known in by_rules:
             if mentions(wanted, known.content) or (slot and self._slot(known.content) == slot):
                 return known
@@ -290,7 +298,8 @@ class _Comparison:
             back = rehydrate(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
             back = self._reinforce(back.changed(tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
-            yield from self._drop_former_values(back)
+            if self._now.evolves and (slot := self._slot(back.content)):
+                yield from self._drop_former_values(back, slot)
 
     def _may_return(self, twin: MemoryItem, item: MemoryItem) -> bool:
         if not self._now.evolves:
@@ -305,10 +314,9 @@ class _Comparison:
         """Return the subjects of an item that another one lacks."""
         return subjects(item.content) - (subjects(other.content) if other else frozenset())
 
-    def _drop_former_values(self, item: MemoryItem) -> Iterator[Operation]:
-        """Drop older values of the same single-valued attribute."""
-        slot = self._slot(item.content) if self._now.evolves else ""
-        for known in [*self._now.items.values()] if slot else ():
+    def _drop_former_values(self, item: MemoryItem, slot: str) -> Iterator[Operation]:
+        """Drop older values of the single-valued attribute that the item sets."""
+        for known in [*self._now.items.values()]:
             is_older = known.id != item.id and known.id not in self._done and self._slot(known.content) == slot
             if is_older and not known.pinned and (known.tier != "core" or self._ceiling == "core"):
                 self._done.add(known.id)
@@ -366,7 +374,7 @@ class _Comparison:
     ) -> Iterator[Operation]:
         """Add a copy of a core item that this turn may not change, if the content differs."""
         if not same_fact(given["content"], was["content"]):
-            copy = self._new(tier, given).changed(id=self._free_id(known.id))
+            copy = self._new(tier, given, self._free_id(known.id))
             yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
 
     def _least_trusted(self, item: MemoryItem) -> Origin:
@@ -432,17 +440,20 @@ class _Comparison:
 
     def _touched_before(self, id: str, was: dict[str, Any]) -> int:
         """Return the round of the item's last touch as this turn knew it; a later touch is another turn's."""
-        return self._turn.touched.get(id, int(was["round"]))
+        if self._touched is None:
+            self._touched = self._turn.touched()
+        return self._touched.get(id, int(was["round"]))
 
-    def _new(self, tier: Location, given: dict[str, Any]) -> MemoryItem:
-        """Return a new item; those of short-lived types go to ephemeral."""
+    def _new(self, tier: Location, given: dict[str, Any], id: str = "") -> MemoryItem:
+        """Return a new item, with another `id` if there is one; those of short-lived types go to ephemeral."""
         turn = self._turn
+        tier = "ephemeral" if self._now.evolves and is_passing(given["type"]) else tier
         return MemoryItem(
-            id=given["id"],
+            id=id or given["id"],
             type=given["type"],
             content=given["content"],
             tags=tuple(given["tags"]),
-            tier=self._allowed("ephemeral" if self._now.evolves and is_passing(given["type"]) else tier, turn.origin),
+            tier=tier if self._ceiling == "core" else self._allowed(tier, turn.origin),
             decay=given["decay"],
             anchor=turn.round,
             first=turn.round,
@@ -476,16 +487,14 @@ class _Comparison:
         highest = highest_tier(origin, foreign_core=self._turn.foreign_core)
         return LOCATIONS[max(LOCATIONS.index(tier), LOCATIONS.index(highest))]
 
-    def _is_taken(self, id: str) -> bool:
-        now = self._now
-        return id in self._taken or id in now.items or id in now.swap or id in now.forgotten
-
     def _free_id(self, id: str) -> str:
-        number = 2
-        while self._is_taken(f"{id}-{number}"):
+        """Return and take the id or, if it stands for something else, the first one with a number that is free."""
+        now, free, number = self._now, id, 1
+        while free in self._taken or free in now.items or free in now.swap or free in now.forgotten:
             number += 1
-        self._taken.add(f"{id}-{number}")
-        return f"{id}-{number}"
+            free = f"{id}-{number}"
+        self._taken.add(free)
+        return free
 
     def _put(self, kind: Any, item: MemoryItem, reason: str) -> Operation:
         if kind == "update" and item.id in self._now.swap:  # another turn dropped it meanwhile, and it stays dropped

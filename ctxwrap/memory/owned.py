@@ -204,7 +204,8 @@ def merge(
         if operation.kind != "add":
             known = memory.named(operation.id)
             shown["core"].append({**(given or _as_shown(known, operation.id)), "content": ""})
-    turn = Circumstances(memory.round + 1, origin=origin, source=f"{place}/{group.source}", said=said, touched=base)
+    source = f"{place}/{group.source}"
+    turn = Circumstances(memory.round + 1, origin=origin, source=source, said=said, touched=lambda: base)
     return compare({"memory": shown}, {"memory": returned, "dropped": dropped}, memory, turn)
 
 

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -61,12 +61,12 @@ class Mark(NamedTuple):
 
 def marks_in(text: str) -> Iterator[Mark]:
     """Yield every separator: with two angle brackets anywhere, otherwise only before a snapshot."""
-    return _marks_before(len(text), text)
+    return _marks_at(_names_before(len(text), text), text)
 
 
-def _marks_before(stop: int, text: str) -> Iterator[Mark]:
+def _marks_at(names: Iterable[int], text: str) -> Iterator[Mark]:
     keys: list[int] | None = None
-    for at in _names_before(stop, text):
+    for at in names:
         angles, before = _angles_before(text[max(0, at - _LINE) : at])
         end = _end_of(text, at, angles, before)
         opening = _OPENING.match(text, end) if end >= 0 else None
@@ -80,14 +80,15 @@ def _marks_before(stop: int, text: str) -> Iterator[Mark]:
             yield Mark(at + _BROKEN, opens)
 
 
-def _names_before(stop: int, text: str) -> Iterator[int]:
-    """Yield the positions of the separator's name, except in our own frames, which are no separators."""
-    small = small_ascii(text)
+def _names_before(stop: int, text: str) -> list[int]:
+    """Return the positions of the separator's name, except in our own frames, which are no separators."""
+    small, names = small_ascii(text), list[int]()
     at = small.find(b"context", 0, stop)
     while at >= 0:
         if small[at - len("ctxwrap-") : at + len("context>\n")] != b"ctxwrap-context>\n":
-            yield at
+            names.append(at)
         at = small.find(b"context", at + _WHOLE, stop)
+    return names
 
 
 def small_ascii(text: str) -> bytes:
@@ -99,7 +100,8 @@ def has_imitation(text: str) -> bool:
     """Whether `text` contains a separator with a snapshot, as it is or unescaped."""
     for each in unescaped_forms(text):
         last = max(map(each.rfind, KEY_SIGNS))  # behind it there are no keys of a snapshot
-        if any(mark.opens for mark in _marks_before(last, each)):
+        names = _names_before(last, each)
+        if names and any(mark.opens for mark in _marks_at(names, each)):
             return True
     return False
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -40,6 +42,7 @@ class ShownTexts:
         """The block on the newest message: the state, which a snapshot may repeat, and further texts."""
         self._shown: list[_ShownText] | None = None
         """The texts that may have an object."""
+        self._has_lookalike: bool | None = None
 
     def holds(self, tail: str, value: dict[str, Any] | None = None) -> bool:
         """Whether the object in `tail` was shown, in any layout and key order; `value` is the object, if known."""
@@ -48,32 +51,35 @@ class ShownTexts:
             return False
         if self._shown is None:
             self._shown = [_analysed(text) for text in self._texts if "{" in text]
-        end, packed = _packed(object_[-_ENOUGH:]), ""
+        end, packed, keyed = _packed(object_[-_ENOUGH:]), "", list[_ShownText]()
         for shown in self._shown:
             if not shown.has_keys:
                 if object_ in shown.text:
                     return True
             elif end in shown.packed and (packed := packed or _packed(object_)) in shown.packed:
                 return True
+            else:
+                keyed.append(shown)
         if value is None:
             try:
                 value, _ = strict_prefix(object_)
             except ValueError:
                 return False
-        bare = _without_runtime(value)
-        return any(shown.has_keys and bare in shown.objects for shown in self._shown)
+        return _without_runtime(value) in chain.from_iterable(map(_objects_of, keyed))
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
         return any(text in each for each in (*self._texts, self._block))
 
-    @cached_property
+    @property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
-        for text in self._texts:
-            if ("x" in text or "X" in text) and _analysed(text).has_lookalike:  # as the separator has
-                return True
-        return _resembles_snapshot(self._block)
+        if self._has_lookalike is None:
+            self._has_lookalike = _resembles_snapshot(self._block)
+            for text in self._texts:
+                if ("x" in text or "X" in text) and _analysed(text).has_lookalike:  # as the separator has
+                    self._has_lookalike = True
+        return self._has_lookalike
 
 
 class _ShownText:
@@ -100,6 +106,7 @@ class _ShownText:
         return [_without_runtime(data) for each in unescaped_forms(self.text) for data in _objects_in(each)]
 
 
+_objects_of = attrgetter("objects")
 _known = lru_cache(maxsize=256)(_ShownText)
 """Our own texts and the history recur in many requests."""
 
@@ -140,7 +147,9 @@ def _is_other_moment(datetime: str, nonce: str) -> bool:
 
 
 def _without_runtime(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key != "runtime"}
+    bare = data.copy()
+    bare.pop("runtime", None)
+    return bare
 
 
 def _objects_in(text: str) -> Iterator[dict[str, Any]]:

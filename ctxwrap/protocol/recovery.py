@@ -94,7 +94,9 @@ def recover(
     stale = stale_round(returned, injected)
     if stale is not None:
         return Recovery("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))
-    repairs = found.repairs + tuple([name for name in read.repairs if name not in found.repairs])
+    repairs = found.repairs
+    if read.repairs:
+        repairs += tuple([name for name in read.repairs if name not in repairs])
     is_small = not repairs and read.whole and len(text) <= MAX_ADDED // _MOST_PER_CHARACTER
     added = 0 if is_small else added_size(read.snapshot, previous or {})
     if added > MAX_ADDED:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.protocol.grammar import SEPARATOR
 from ctxwrap.protocol.origin import COPIED, ShownTexts, foreign_fault, nonce_of
 from ctxwrap.protocol.recovery import Recovery, recover
 from ctxwrap.protocol.repair.strict import Effort
@@ -18,6 +19,7 @@ _COPIED = Recovery("rejected", violations=(COPIED,))
 TEXT_FOLLOWS = "text follows the snapshot"
 _SEVERAL = "more than one snapshot"
 _USABLE = ("clean", "repaired", "partial")
+_PLAIN_HEAD = f"{SEPARATOR}\n"
 _PREFIX = lazy_pattern(r"(?im)^[ \t]{0,8}(//|#{1,3}|\||--?|;|\*|%)[ \t][^\n]{0,40}context")
 
 
@@ -168,7 +170,7 @@ class ReplyStream:
         return last
 
     def _read_part(self, part: SnapshotPart) -> Recovery:
-        tail = _without_prefixes(part)
+        tail = part.tail if part.head == _PLAIN_HEAD else _without_prefixes(part)
         value = part.value if tail is part.tail else None
         if self._request.holds(tail, value):
             return _COPIED

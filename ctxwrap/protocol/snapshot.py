@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.fields import (
@@ -123,15 +124,19 @@ def _is_canonical(data: dict[str, Any]) -> bool:
         return False
     memory = data["memory"]
     items = memory["core"] + memory["working"] + memory["ephemeral"]
-    if len({item["id"] for item in items}) < len(items):
+    if len(set(map(_id_of, items))) < len(items):
         return False
     if not all(map(_is_capability, data["capabilities"])):
         return False
     if len(data) > len(ROOT_KEYS) and any(is_unstorable(data.get(name)) for name in ("working_set", "missing")):
         return False
-    usual = len(ITEM_KEYS)
-    extra = [(key, item[key]) for item in items if len(item) > usual for key in item.keys() - ITEM_KEYS]
-    return not extra or not any(is_unstorable(key) or is_unstorable(value) for key, value in extra)
+    if max(map(len, items), default=0) <= len(ITEM_KEYS):
+        return True
+    extra = ((key, item[key]) for item in items for key in item.keys() - ITEM_KEYS)
+    return not any(is_unstorable(key) or is_unstorable(value) for key, value in extra)
+
+
+_id_of = itemgetter("id")
 
 
 def _is_capability(entry: Any) -> bool:
@@ -143,6 +148,8 @@ def _is_capability(entry: Any) -> bool:
 def _runtime_violations(returned: Any, injected: State) -> list[str]:
     if not isinstance(returned, dict):
         return ["runtime is missing"]
+    if returned == injected:
+        return []
     return [
         f"runtime.{name} was changed from {value!r} to {str(returned.get(name))[:40]!r}"
         for name, value in injected.items()

@@ -194,9 +194,10 @@ def _api_message(message: Message) -> Body:
 
 def _may_fetch(body: Body) -> bool:
     """Whether the provider may run a tool of its own for the reply."""
-    if any(body[name] is not None for name in _SEARCHES.intersection(body)):
+    if not _SEARCHES.isdisjoint(body) and any(body[name] is not None for name in _SEARCHES.intersection(body)):
         return True
-    return any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in body.get("tools") or ())
+    tools = body.get("tools") or []
+    return bool(tools) and any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in tools)
 
 
 def _shows_search(message: Body) -> bool:
@@ -265,7 +266,8 @@ class _Choice:
     @property
     def message(self) -> Message:
         content = self.channel.text or "".join(self.refusal)
-        return Message("assistant", content, tool_calls=tuple(self.calls[at] for at in sorted(self.calls)))
+        calls = tuple([self.calls[at] for at in sorted(self.calls)]) if self.calls else ()
+        return Message("assistant", content, tool_calls=calls)
 
 
 class ChatRewriter(Choices):
@@ -275,14 +277,14 @@ class ChatRewriter(Choices):
         super().__init__(body)
         self._streams = streams
         self._choices: dict[int, _Choice] = {}
-        self._fetched = _may_fetch(body)
+        self.fetched = _may_fetch(body)
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)
-        self._fetched |= _shows_search(payload)
+        self.fetched |= not _SHOWING.isdisjoint(payload) and _shows_search(payload)
         for at, choice in enumerate(payload.get("choices") or ()):
             message = choice.get("message") or {}
-            self._fetched |= _shows_search(message)
+            self.fetched |= not _SHOWING.isdisjoint(message) and _shows_search(message)
             known = self._choice(choice.get("index", at))
             known.take(message)
             known.finish = str(choice.get("finish_reason") or "")
@@ -291,7 +293,7 @@ class ChatRewriter(Choices):
                 visible = known.channel.whole(text)
                 if visible != text:
                     payload = set_path(payload, ("choices", at, "message", "content"), visible)
-                    payload = _put_tokens(payload, at, known.channel)
+                    payload = _put_tokens(payload, at, known.channel) if choice.get("logprobs") else payload
             elif isinstance(text, list):
                 shown = _shown_parts(text, known.channel, is_whole=True)
                 payload = payload if shown == text else set_path(payload, ("choices", at, "message", "content"), shown)
@@ -300,13 +302,13 @@ class ChatRewriter(Choices):
 
     def event(self, event: Body) -> list[Body]:
         self._note(event)
-        self._fetched |= _shows_search(event)
+        self.fetched |= _shows_search(event)
         given, held = event, list[Body]()
         for at, choice in enumerate(event.get("choices") or ()):
             if not isinstance(choice, dict):
                 continue
             delta = choice.get("delta") or {}
-            self._fetched |= _shows_search(delta)
+            self.fetched |= _shows_search(delta)
             known = self._choice(choice.get("index", at))
             known.take(delta)
             text = delta.get("content")
@@ -361,7 +363,6 @@ class ChatRewriter(Choices):
             usage=self._usage,
             response_id=self._response_id,
             model=self._model,
-            fetched=self._fetched,
         )
 
     def _choice(self, index: int) -> _Choice:

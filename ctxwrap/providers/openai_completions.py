@@ -76,6 +76,7 @@ class CompletionsRewriter(Choices):
 
     def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
         super().__init__(body)
+        self.fetched = False
         self._streams = streams
         self._channels: dict[int, Channel] = {}
         self._finish: dict[int, str] = {}

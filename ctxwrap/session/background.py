@@ -32,7 +32,8 @@ class _Pending(NamedTuple):
 class Background:
     def __init__(self, quiet: float = _QUIET, latest: float = _LATEST) -> None:
         self._quiet, self._latest = quiet, latest
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._pending: dict[Hashable, _Pending] = {}
         """By subject, in the order of due times."""
         self._doing: Hashable | None = None
@@ -45,7 +46,7 @@ class Background:
 
         Pass `starts=False` where the garbage collector may be running: no thread can be started there.
         """
-        with self._changed:
+        with self._lock:
             now = monotonic()
             known = self._pending.get(subject)
             if is_urgent:

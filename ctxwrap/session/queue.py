@@ -97,15 +97,18 @@ _finding = threading.Lock()
 
 
 def turn_queue(place: Hashable) -> TurnQueue:
-    """The queue of the session at that place; it exists while a call is in it."""
+    """The queue of the session at that place; it exists while somebody holds it."""
     with _finding:
         return _lines.setdefault(place, TurnQueue())
 
 
 def _begin_in_child() -> None:
-    """A forked process starts with empty queues."""
-    global _lines, _finding
-    _lines, _finding = WeakValueDictionary(), threading.Lock()
+    """A forked process starts with empty queues: the calls in them are its parent's."""
+    global _finding
+    _finding = threading.Lock()
+    for line in list(_lines.values()):
+        line.waiting.clear()
+        line.owner = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from typing import TypeVar
 
 from ctxwrap.errors import StoreError
@@ -98,7 +99,7 @@ class Session:
         self._positions = dict.fromkeys(STREAMS, 0)
         self._placed = False
 
-    @property
+    @cached_property
     def line(self) -> TurnQueue:
         """The session's queue of turns in this process."""
         return turn_queue(self.log.place)

@@ -85,6 +85,9 @@ class LoggedMessages(Sequence[LoggedMessage]):
     def __iter__(self) -> Iterator[LoggedMessage]:
         return iter(self.columns.kept[self.start : self.end])
 
+    def __reversed__(self) -> Iterator[LoggedMessage]:
+        return iter(self.columns.kept[self.start : self.end][::-1])
+
     @overload
     def __getitem__(self, at: int) -> LoggedMessage: ...
     @overload

@@ -25,33 +25,27 @@ def after_turn(
 
     An interrupted turn may be saved while an object is being collected, when no thread can start.
     """
-    _warn_of_misses(session, turn)
-    if not interrupted and mode == "enabled":
-        _summarise(session, turn, settings, clock)
+    compliance = session.state.compliance
+    if compliance.in_a_row == MANY and compliance.alarms == 1 and turn.missed_snapshot:
+        _warn_of_misses(session, turn)
+    if settings.summariser is not None and not interrupted and mode == "enabled":
+        document = partial(write_by_model, session, settings.summariser, turn.id, clock)
+        then = document if settings.context_document else lambda: None
+        summarise_if_due(session, settings.summariser, turn.id, clock, then)
     _catch_up(session, turn, mode, settings, clock, interrupted=interrupted)
 
 
 def _warn_of_misses(session: Session, turn: Turn) -> None:
     """Warn, once in a session, that the model leaves out its snapshots."""
-    compliance = session.state.compliance
-    if turn.missed_snapshot and compliance.in_a_row == MANY and compliance.alarms == 1:
-        logger.warning(
-            "session %r: the last %d replies of %r have no snapshot, so memory has only what rules find in the "
-            'user\'s words. Set on_missing="reask" or use another model; `ctxwrap check --model %s` shows how well '
-            'a model does. context_mode="readonly" asks for no snapshots',
-            session.key.session,
-            MANY,
-            turn.model,
-            turn.model,
-        )
-
-
-def _summarise(session: Session, turn: Turn, settings: Settings, clock: Callable[[], datetime]) -> None:
-    writer = settings.summariser
-    if writer is not None:
-        document = partial(write_by_model, session, writer, turn.id, clock)
-        then = document if settings.context_document else lambda: None
-        summarise_if_due(session, writer, turn.id, clock, then)
+    logger.warning(
+        "session %r: the last %d replies of %r have no snapshot, so memory has only what rules find in the "
+        'user\'s words. Set on_missing="reask" or use another model; `ctxwrap check --model %s` shows how well '
+        'a model does. context_mode="readonly" asks for no snapshots',
+        session.key.session,
+        MANY,
+        turn.model,
+        turn.model,
+    )
 
 
 def _catch_up(

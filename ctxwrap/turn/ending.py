@@ -59,5 +59,7 @@ def asks_to_end(session: Session) -> bool:
     newest = next(messages, None)
     if newest is None or newest.message.role != "assistant" or newest.message.tool_calls:
         return False
-    text = next((logged.message.text for logged in messages if logged.message.role == "user"), "")
-    return before_end_marker(text) is not None
+    for logged in messages:
+        if logged.message.role == "user":
+            return before_end_marker(logged.message.text) is not None
+    return False

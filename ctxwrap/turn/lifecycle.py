@@ -347,8 +347,10 @@ class ManagedCall:
 
     def _end(self, session: Session, turn: Turn, interrupted: str) -> None:
         start = time_ns()
+        has_files = self._binding.settings.working_set is not None
         try:
-            self._write_end(session, turn, interrupted, self._decide_files(session, turn, interrupted))
+            decisions = self._decide_files(session, turn, interrupted) if has_files else ()
+            self._write_end(session, turn, interrupted, decisions)
         finally:
             self._leave_queue()
             self._telemetry.saved(lambda: self.record, start)

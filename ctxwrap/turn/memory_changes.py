@@ -1,6 +1,8 @@
 """The operations that a complete reply applies to memory: by its snapshot or, without one, by rules."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from ctxwrap.language.statements import Statement, statements_in
@@ -32,7 +34,8 @@ def memory_changes(
     violation = ""
     if settings.snapshot == "full":
         snapshot, violation = drop_omitted(shown, snapshot)
-    snapshot = _without_examples(snapshot)
+    if not EXAMPLE_CONTENTS.isdisjoint(map(_content_of, chain.from_iterable(snapshot["memory"].values()))):
+        snapshot = _without_examples(snapshot)
     # A model that saw foreign text may not write core memory; what the user stated in plain words may still go there.
     model_writes_core = highest_tier(circumstances.origin, foreign_core=circumstances.foreign_core) == "core"
     stated: tuple[Statement, ...] = ()
@@ -70,11 +73,12 @@ def changes_with_owners(
 
 def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
     """`snapshot` without items that the model copied from the instructions."""
-    memory = snapshot["memory"]
-    if EXAMPLE_CONTENTS.isdisjoint([item["content"] for items in memory.values() for item in items]):
-        return snapshot
-    kept = {tier: [item for item in items if item["content"] not in EXAMPLE_CONTENTS] for tier, items in memory.items()}
+    tiers = snapshot["memory"].items()
+    kept = {tier: [item for item in items if item["content"] not in EXAMPLE_CONTENTS] for tier, items in tiers}
     return {**snapshot, "memory": kept}
+
+
+_content_of = itemgetter("content")
 
 
 def last_user_text(request: Request) -> str:

@@ -128,12 +128,11 @@ class TurnRedactor:
         for file in view.contents.values():
             self._redactor.found.update(dict(file.found) if isinstance(file, FileText) else {})
 
-    def reading(self, reading: ParsedReply | None) -> ParsedReply | None:
+    def reading(self, reading: ParsedReply) -> ParsedReply:
         """The reading of a reply, redacted also inside its JSON."""
-        if reading is None or self._redactor is None:
+        if self._redactor is None:
             return reading
-        return replace(
-            reading,
+        return reading._replace(
             snapshot=self._redactor.numbers_too(reading.snapshot),
             repairs=self.value(reading.repairs),
             violations=self.value(reading.violations),

@@ -1,7 +1,7 @@
 """The reply of a turn: its trailer is stripped, its snapshot read, and asked for again if it cannot be used."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from ctxwrap.providers.text_channel import PlainStream
 from ctxwrap.session.open_turns import NO_SNAPSHOT
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import truncate_for_log
-from ctxwrap.turn.records import TurnRedactor
+from ctxwrap.turn.records import TurnRedactor, redactor_for
 from ctxwrap.types import (
     USABLE,
     Body,
@@ -84,10 +84,9 @@ class ReaskLoop:
     def wants(self, reply: Reply) -> bool:
         """Whether a complete reply has no usable snapshot, and no question was sent yet."""
         reading = reply.reading
-        if self.attempts or not self._settings.max_reasks or reading is None or not is_due(reply):
+        if reading is None or reading.status in USABLE or self.attempts or not self._settings.max_reasks:
             return False
-        missing = reading.status == "missing"
-        return self._settings.on_missing == "reask" if missing else reading.status not in USABLE
+        return (reading.status != "missing" or self._settings.on_missing == "reask") and is_due(reply)
 
     def question(self, reply: Reply) -> Body:
         """The request to send: the last one, its reply, and what was wrong with it."""
@@ -101,7 +100,7 @@ class ReaskLoop:
         rewriter = self._adapter.rewriter(self._asked, PlainStream)
         rewriter.whole(payload)
         reply = rewriter.reply
-        self.fetched |= reply.fetched
+        self.fetched |= rewriter.fetched
         text = reply.messages[0].text if reply.messages else ""
         reading = self._reading(text) if reply.natural else _cut_short(text, reply.finish)
         self.attempts.append(ReaskAttempt(reading.status, text, reading.violations, reply.usage))
@@ -109,7 +108,7 @@ class ReaskLoop:
             self.reading = _with_snapshot(original, reading)
         elif text.strip():
             message = Message("assistant", reading.visible)
-            self._body, self._latest = self._asked, replace(reply, messages=(message,), reading=reading)
+            self._body, self._latest = self._asked, reply._replace(messages=(message,), reading=reading)
         return self.reading is not None
 
     def failed(self, error: BaseException) -> None:
@@ -147,8 +146,7 @@ def _cut_short(text: str, finish: str) -> ParsedReply:
 
 def _with_snapshot(original: ParsedReply, answer: ParsedReply) -> ParsedReply:
     """The reading of the original reply, with the snapshot of an answer."""
-    return replace(
-        original,
+    return original._replace(
         snapshot=answer.snapshot,
         repairs=(*original.repairs, "reask"),
         violations=(*original.violations, *answer.violations),
@@ -251,7 +249,7 @@ class ReplyReader:
         self._adapter = adapter
         self._mode = mode
         self._settings = settings
-        self._redactor = TurnRedactor(settings.redaction)
+        self._redactor = redactor_for(settings.redaction)
         self._texts = _TextReader(sent, mode, inputs, settings)
         self.use(sent)
         self._rewriter = adapter.rewriter(caller_body, self._texts.stream)
@@ -313,7 +311,8 @@ class ReplyReader:
     def loggable_text(self) -> str:
         """The visible text so far, up to where redaction can no longer change it."""
         messages = self._rewriter.reply.messages
-        return self._redactor.lines(messages[0].text) if messages else ""
+        text = messages[0].text if messages else ""
+        return text if self._redactor is None else self._redactor.lines(text)
 
     @property
     def needs_reask(self) -> bool:
@@ -348,7 +347,7 @@ class ReplyReader:
     @property
     def fetched(self) -> bool:
         """Whether the provider fetched something for the reply or for an answer to a question."""
-        return self._reply.fetched or self.reasks.fetched
+        return self._rewriter.fetched or self.reasks.fetched
 
     @property
     def raw_reading(self) -> ParsedReply | None:
@@ -359,10 +358,14 @@ class ReplyReader:
     def reply(self) -> Reply:
         """The reply so far; its reading is redacted and has the snapshot of an answer, if there is one."""
         reply = self._reply
-        reading = TurnRedactor(self._settings.redaction).reading(self.reasks.reading or reply.reading)
-        if reading is not None and reading.status == "missing" and self.is_snapshot_due(reply):
-            reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
-        return reply if reading is reply.reading else replace(reply, reading=reading)
+        reading = self.reasks.reading or reply.reading
+        if reading is None:
+            return reply
+        if self._redactor is not None:
+            reading = TurnRedactor(self._settings.redaction).reading(reading)
+        if reading.status == "missing" and self.is_snapshot_due(reply):
+            reading = reading._replace(violations=(*reading.violations, NO_SNAPSHOT))
+        return reply if reading is reply.reading else reply._replace(reading=reading)
 
     @property
     def _reply(self) -> Reply:

@@ -13,12 +13,12 @@ The driver (`sync`, `async_`) does the provider's I/O, `lifecycle` that of the s
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.memory.items import Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.memory.memory import Memory, merge_capabilities, write_once_violations
-from ctxwrap.memory.operations import Circumstances
+from ctxwrap.memory.operations import Circumstances, touches_in
 from ctxwrap.memory.owned import Contribution
 from ctxwrap.pack import injection
 from ctxwrap.pack.budget import limit_after_rejection
@@ -281,13 +281,13 @@ class Turn:
         outcome.contributions = ()
         if not aborted and self.mode == "enabled":
             outcome.operations, outcome.violations = self._memory_changes(reply, applied, memory, answer_number, origin)
-        if applied is not None:
+        if applied is not None and memory.capabilities:
             capabilities, violation = merge_capabilities(memory.capabilities, applied["capabilities"])
             applied = {**applied, "capabilities": capabilities}
             outcome.violations += (*((violation,) if violation else ()), *write_once_violations(outcome.operations))
         due = not aborted and self.reader.is_snapshot_due(reply)
         messages = records.answer(reply, redactor, outcome.status, aborted, origin)
-        if redactor is not None:
+        if redactor is not None and self.reader.raw_reading is not None:
             redactor.reading(self.reader.raw_reading)  # counts what it finds there
         events = self.reader.reasks.events(self.id) if self.reader.reasks.attempts else []
         events += records.snapshot(self._with_violations(reply.reading), applied, outcome.operations, origin, due=due)
@@ -318,7 +318,7 @@ class Turn:
             answered=message.text if message else "",
             foreign_core=self._settings.foreign_core,
             brief=pack.brief if pack else frozenset(),
-            touched={item["id"]: item["round"] for tier in self._inputs.state["memory"].values() for item in tier},
+            touched=partial(touches_in, self._inputs.state),
         )
         calls_tools = bool(message and message.tool_calls)
         if not self._inputs.owners:
@@ -354,14 +354,17 @@ class Turn:
     def _with_violations(self, reading: ParsedReply | None) -> ParsedReply | None:
         if reading is None or not self._outcome.violations:
             return reading
-        return replace(reading, violations=(*reading.violations, *self._outcome.violations))
+        return reading._replace(violations=(*reading.violations, *self._outcome.violations))
 
     @property
     def _origin(self) -> Origin:
         """The least trusted origin among what the model saw and what its reply is made of."""
-        shown = self._sent.pack.origin if self._sent.pack else "user"
+        pack, fetched = self._sent.pack, self.reader.fetched
+        shown = pack.origin if pack else "user"
+        if not fetched and self.mode == "enabled":
+            return shown
         sent = origin_of_request(self._request, self._inputs) if self.observes else shown
-        return least_trusted_foreign((shown, sent, "tool" if self.reader.fetched else "")) or sent
+        return least_trusted_foreign((shown, sent, "tool" if fetched else "")) or sent
 
     # Report
 

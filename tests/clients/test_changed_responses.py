@@ -73,6 +73,25 @@ def test_changed_response_is_like_one_of_the_library(library: Any, reply: Body, 
     assert type(response) is library.Response
     assert facts(response, size) == facts(made, size)
     assert response.json() == response.json() == made.json()
+    assert response.num_bytes_downloaded == len(response.content)
+
+
+@LIBRARIES
+def test_content_may_be_kept_under_another_name(library: Any) -> None:
+    class Response(library.Response):  # type: ignore[misc]
+        def read(self) -> bytes:
+            self._body = b"".join(self.stream)
+            return self._body
+
+        @property
+        def content(self) -> bytes:
+            return self._body
+
+    received = Response(200, headers=HEADERS, content=b'{"id": "1"}', request=library.Request("POST", "http://a/b"))
+    received.is_closed = True
+    response = rewrite(received, OtherReply({"a": "é"}))
+    assert (type(response), response.content) == (Response, encode_json({"a": "é"}))
+    assert (response.is_closed, response.is_stream_consumed) == (True, True)
 
 
 @LIBRARIES

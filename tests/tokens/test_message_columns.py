@@ -42,6 +42,7 @@ def test_range_counts_as_its_messages_do(
         assert (older.tokens, older.sizes) == (sum(sizes), sizes)
         assert list(older) == [HistoryMessage(*each[:2], size) for each, size in zip(some, sizes, strict=True)]
         assert held == some
+        assert list(reversed(held)) == some[::-1]
         assert held.are_plain == older.are_plain == all(_is_plain(each.message) for each in some)
         assert [older.may_begin(at) for at in range(len(older))] == [each.message.role == "user" for each in some]
         for each in added:
