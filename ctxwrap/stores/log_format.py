@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from ctxwrap.encoding import encode_json
 from ctxwrap.types import Message, Record
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""The errors of reading a record that is not what ctxwrap writes."""
+
 
 def timestamp(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""

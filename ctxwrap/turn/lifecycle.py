@@ -214,7 +214,7 @@ class ManagedCall:
         if turn.mode == "disabled":
             self._offers.release()
         messages, events = turn.opening_records(session.packs.keep(turn.texts))
-        if session.state.derived.ended_at:
+        if session.state.ended_at:
             events.append({"type": "session_resume", "ctx": {}})
         session.append(turn.id, messages, events, self._clock(), part="o")
         self._opened = session, turn  # even if the store may not have it: then its end is written as well
