@@ -314,8 +314,6 @@ class Reply:
     usage: Mapping[str, Any] = field(default_factory=dict)
     response_id: str = ""
     model: str = ""
-    fetched: bool = False
-    """Whether the provider fetched or ran something for it, so that it depends on more than the request."""
 
 
 class Operation(NamedTuple):

@@ -245,7 +245,7 @@ class MessagesRewriter:
         self._message: Body = {}
         self._finish = ""
         self._usage: Body = {}
-        self._fetched = False
+        self.fetched = False
         self.ended = False
 
     @property
@@ -256,7 +256,7 @@ class MessagesRewriter:
         self._start(payload)
         self._finish = str(payload.get("stop_reason") or "")
         for index, block in enumerate(payload.get("content") or ()):
-            self._fetched |= _is_fetched(block)
+            self.fetched |= _is_fetched(block)
             if block.get("type") == "text":
                 visible = self._channel(index).whole(block.get("text") or "")
                 if visible != block.get("text"):
@@ -306,7 +306,6 @@ class MessagesRewriter:
             usage=self._usage,
             response_id=str(self._message.get("id") or ""),
             model=str(self._message.get("model") or ""),
-            fetched=self._fetched,
         )
 
     def _start(self, message: Body) -> None:
@@ -324,7 +323,7 @@ class MessagesRewriter:
 
     def _block_start(self, event: Body) -> list[Body]:
         block, index = event.get("content_block") or {}, event.get("index", 0)
-        self._fetched |= _is_fetched(block)
+        self.fetched |= _is_fetched(block)
         if block.get("type") == "tool_use":
             self._calls[index] = call_in(block)
         if block.get("type") != "text":
@@ -335,7 +334,7 @@ class MessagesRewriter:
 
     def _block_delta(self, event: Body) -> list[Body]:
         delta, index = event.get("delta") or {}, event.get("index", 0)
-        self._fetched |= delta.get("type") == "citations_delta"
+        self.fetched |= delta.get("type") == "citations_delta"
         if delta.get("type") == "input_json_delta":
             self._inputs.setdefault(index, []).append(delta.get("partial_json") or "")
         if delta.get("type") != "text_delta":

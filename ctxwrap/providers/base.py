@@ -28,6 +28,8 @@ class Rewriter(Protocol):
 
     ended: bool
     """Whether the provider has sent its last event."""
+    fetched: bool
+    """Whether the provider fetched or ran something for the reply, or may: it depends on more than the request."""
 
     @property
     def spoken(self) -> bool:

@@ -323,7 +323,7 @@ class ConverseRewriter(MessagesRewriter):
 
     def _note(self, block: Body) -> None:
         server = (block.get("toolUse") or {}).get("type") == "server_tool_use"
-        self._fetched |= server or not _OWN_BLOCKS.issuperset(block)
+        self.fetched |= server or not _OWN_BLOCKS.issuperset(block)
 
     def _delta(self, event: Body, index: int, delta: Body) -> list[Body]:
         self._note(delta)

@@ -65,7 +65,7 @@ class CohereRewriter:
         self._usage: Body = {}
         self._left_out = set[int]()
         """The indexes of citations that are left out."""
-        self._fetched = bool(body.get("documents"))
+        self.fetched = bool(body.get("documents"))
         self.ended = False
 
     @property
@@ -133,7 +133,6 @@ class CohereRewriter:
             natural=self._finish in _NATURAL,
             usage=self._usage,
             response_id=self._id,
-            fetched=self._fetched,
         )
 
     def _end(self, ending: Body) -> None:

@@ -407,7 +407,7 @@ class GoogleRewriter:
         self._candidates: dict[int, _Candidate] = {}
         self._newest: Body = {}
         self._usage: Body = {}
-        self._fetched = _may_fetch(body)
+        self.fetched = _may_fetch(body)
         self.ended = False
 
     @property
@@ -449,7 +449,6 @@ class GoogleRewriter:
             usage=self._usage,
             response_id=str(self._newest.get("responseId") or ""),
             model=str(self._newest.get("modelVersion") or ""),
-            fetched=self._fetched,
         )
 
     def _taken(self, payload: Body, *, is_whole: bool) -> Body:
@@ -464,8 +463,8 @@ class GoogleRewriter:
     def _candidate(self, at: int, candidate: Body, is_whole: bool) -> Body:
         known = self._candidates.setdefault(candidate.get("index", at), _Candidate(self._streams))
         parts = _parts(candidate.get("content"))
-        self._fetched |= any(candidate.get(name) for name in _FOUND)
-        self._fetched |= any(not _OWN_PARTS.issuperset(part) for part in parts)
+        self.fetched |= any(candidate.get(name) for name in _FOUND)
+        self.fetched |= any(not _OWN_PARTS.issuperset(part) for part in parts)
         shown = known.shown(parts)
         known.finish = str(candidate.get("finishReason") or known.finish)
         if is_whole or candidate.get("finishReason"):

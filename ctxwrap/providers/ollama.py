@@ -167,7 +167,7 @@ class OllamaRewriter:
         self._channel = channel
         self._calls: list[Body] = []
         self._newest: Body = {}
-        self.ended = False
+        self.ended = self.fetched = False
 
     @property
     def spoken(self) -> bool:

@@ -275,14 +275,14 @@ class ChatRewriter(Choices):
         super().__init__(body)
         self._streams = streams
         self._choices: dict[int, _Choice] = {}
-        self._fetched = _may_fetch(body)
+        self.fetched = _may_fetch(body)
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)
-        self._fetched |= _shows_search(payload)
+        self.fetched |= _shows_search(payload)
         for at, choice in enumerate(payload.get("choices") or ()):
             message = choice.get("message") or {}
-            self._fetched |= _shows_search(message)
+            self.fetched |= _shows_search(message)
             known = self._choice(choice.get("index", at))
             known.take(message)
             known.finish = str(choice.get("finish_reason") or "")
@@ -300,13 +300,13 @@ class ChatRewriter(Choices):
 
     def event(self, event: Body) -> list[Body]:
         self._note(event)
-        self._fetched |= _shows_search(event)
+        self.fetched |= _shows_search(event)
         given, held = event, list[Body]()
         for at, choice in enumerate(event.get("choices") or ()):
             if not isinstance(choice, dict):
                 continue
             delta = choice.get("delta") or {}
-            self._fetched |= _shows_search(delta)
+            self.fetched |= _shows_search(delta)
             known = self._choice(choice.get("index", at))
             known.take(delta)
             text = delta.get("content")
@@ -361,7 +361,6 @@ class ChatRewriter(Choices):
             usage=self._usage,
             response_id=self._response_id,
             model=self._model,
-            fetched=self._fetched,
         )
 
     def _choice(self, index: int) -> _Choice:

@@ -246,7 +246,7 @@ class ResponsesRewriter:
         self._calls: dict[int, Body] = {}
         self._refusals: dict[tuple[int, int], str] = {}
         self._response: Body = {}
-        self._fetched = False
+        self.fetched = False
         self._last: dict[tuple[int, int], Body] = {}
         self.ended = False
 
@@ -294,7 +294,6 @@ class ResponsesRewriter:
             usage=self._response.get("usage") or {},
             response_id=str(self._response.get("id") or ""),
             model=str(self._response.get("model") or ""),
-            fetched=self._fetched,
         )
 
     def _message(self) -> Message:
@@ -340,9 +339,9 @@ class ResponsesRewriter:
         if isinstance(event.get("response"), dict):
             self._response = event["response"]
             return preview._with_response(event)
-        self._fetched |= "annotation" in event
+        self.fetched |= "annotation" in event
         opened = preview._part_event(event) if "part" in event else preview._item_event(event)
-        self._fetched |= preview._fetched
+        self.fetched |= preview.fetched
         return opened
 
     def _part_event(self, event: Body) -> Body:
@@ -372,7 +371,7 @@ class ResponsesRewriter:
 
     def _item(self, item: Body, at: int) -> Body:
         kind = item.get("type")
-        self._fetched |= is_fetched(item)
+        self.fetched |= is_fetched(item)
         if kind in CALLS:
             self._calls[at] = tool_call(item.get("call_id"), item.get("name"), item.get(CALLS[kind]))
         if kind != "message":

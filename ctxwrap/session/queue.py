@@ -35,6 +35,7 @@ class TurnQueue:
     """
 
     def __init__(self) -> None:
+        self.process = os.getpid()
         self.waiting: deque[TurnTicket] = deque()
         self.owner: Caller | None = None
         """The turn that has the session."""
@@ -97,7 +98,7 @@ _finding = threading.Lock()
 
 
 def turn_queue(place: Hashable) -> TurnQueue:
-    """The queue of the session at that place; it exists while a call is in it."""
+    """The queue of the session at that place, in this process."""
     with _finding:
         return _lines.setdefault(place, TurnQueue())
 
@@ -115,8 +116,6 @@ if hasattr(os, "register_at_fork"):
 def this_caller() -> Caller:
     """The current thread and, in async code, the current task."""
     asyncio = sys.modules.get("asyncio")
-    try:
-        task = asyncio.current_task() if asyncio else None
-    except RuntimeError:
-        task = None
+    loop = asyncio._get_running_loop() if asyncio else None
+    task = asyncio.current_task(loop) if asyncio and loop else None
     return Caller(ref(threading.current_thread()), None if task is None else ref(task))

@@ -79,6 +79,7 @@ class Session:
         self._embedding = embedding or embedding_for(self._settings)
         self._inputs = Inputs(log.files)
         self.packs = PackArchive(key, log, self.keep, self.whole)
+        self._line: TurnQueue | None = None
         self._edition = 0
         self._opened = False
         self._unsaved = 0
@@ -100,8 +101,10 @@ class Session:
 
     @property
     def line(self) -> TurnQueue:
-        """The session's queue of turns in this process."""
-        return turn_queue(self.log.place)
+        """The session's queue of turns in this process; a forked one begins another."""
+        if self._line is None or self._line.process != os.getpid():
+            self._line = turn_queue(self.log.place)
+        return self._line
 
     @property
     def memory(self) -> Memory:

@@ -101,7 +101,7 @@ class ReaskLoop:
         rewriter = self._adapter.rewriter(self._asked, PlainStream)
         rewriter.whole(payload)
         reply = rewriter.reply
-        self.fetched |= reply.fetched
+        self.fetched |= rewriter.fetched
         text = reply.messages[0].text if reply.messages else ""
         reading = self._reading(text) if reply.natural else _cut_short(text, reply.finish)
         self.attempts.append(ReaskAttempt(reading.status, text, reading.violations, reply.usage))
@@ -348,7 +348,7 @@ class ReplyReader:
     @property
     def fetched(self) -> bool:
         """Whether the provider fetched something for the reply or for an answer to a question."""
-        return self._reply.fetched or self.reasks.fetched
+        return self._rewriter.fetched or self.reasks.fetched
 
     @property
     def raw_reading(self) -> ParsedReply | None:

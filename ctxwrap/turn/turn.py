@@ -72,6 +72,11 @@ class _PackInputs(NamedTuple):
     sources: PackSources
     settings: Settings
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether a pack may lack something that it should have: a text or a file."""
+        return self.sources.files is not None or any(self.inputs.texts.values())
+
     def build(self) -> Pack:
         return pack(self.request, self.inputs, self.sources, self.settings)
 
@@ -221,7 +226,7 @@ class Turn:
     def _missing_in_pack(self, known: missing.MissingItems) -> list[Record]:
         """The events for what the pack lacks and `known` does not list, and for what it has again."""
         pack = self._sent.pack
-        if pack is None:
+        if pack is None or not (known or self._pack_inputs.has_texts):
             return []
         events = missing.pack_events(known, pack.items, pack.report, self._records.ids(self._sent.attempt))
         if events:

@@ -446,7 +446,7 @@ def test_texts_with_citations_lose_their_trailer() -> None:
     rewriter = CONVERSE.rewriter({}, ReplyStream)
     (block,) = rewriter.whole(payload)["output"]["message"]["content"]
     assert block["citationsContent"] == {"content": [{"text": "Hello."}], "citations": [{"title": "t"}]}
-    assert (rewriter.reply.messages[0].text, rewriter.reply.fetched) == ("Hello.", True)
+    assert (rewriter.reply.messages[0].text, rewriter.fetched) == ("Hello.", True)
 
 
 def test_a_separator_that_a_tool_wrote_is_neutral() -> None:

@@ -63,7 +63,7 @@ class ParleyRewriter:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._last: Body = {}
-        self.ended = False
+        self.ended = self.fetched = False
 
     @property
     def spoken(self) -> bool:

@@ -66,7 +66,7 @@ def test_reply_that_used_a_provider_tool_writes_no_core_item(api: str, name: str
 def test_implicit_provider_search_counts_as_a_tool_use(body: Body) -> None:
     adapter = APIS["chat"].adapter
     usual = {"web_search_options": None, "tools": [{"type": "function"}]}
-    assert [adapter.rewriter(each, PlainStream).reply.fetched for each in (usual, {**usual, **body})] == [False, True]
+    assert [adapter.rewriter(each, PlainStream).fetched for each in (usual, {**usual, **body})] == [False, True]
 
 
 @WAYS
