@@ -157,7 +157,7 @@ class Memory:
     def sharing_words(self, words: Set[str]) -> Set[str]:
         """Return the ids of items, in tiers and in swap, that have one of these words."""
         known = self._words()
-        return frozenset[str]().union(*map(known.__getitem__, words & known.keys()))
+        return _NOTHING.union(*map(known.__getitem__, words & known.keys()))
 
     def _words(self) -> dict[str, set[str]]:
         while self._unindexed:
@@ -337,6 +337,8 @@ def _always_fitting(rules: MemoryRules) -> int:
     """The number of items up to which no tier can have too many."""
     return int(min(rules.capacity.core, rules.capacity.working, rules.capacity.ephemeral))
 
+
+_NOTHING: frozenset[str] = frozenset()
 
 _PARTICIPANTS = frozenset({"operator", "user", "assistant"})
 

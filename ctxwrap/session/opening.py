@@ -84,7 +84,8 @@ def opening_of(
 
 def _summaries(past: SessionState, log: Log, inputs: Inputs) -> list[SourcedText]:
     """The context document, if somebody wrote one, and the newest summary that a model wrote."""
-    document, summary, found = past.documents, past.summaries, list[SourcedText]()
+    document, summary = past.documents, past.summaries
+    found: list[SourcedText] = []
     if document.authored:
         found.append(SourcedText(DOCUMENT, document.text, document.origin))
     if summary.text:

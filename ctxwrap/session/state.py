@@ -171,8 +171,9 @@ class SessionState:
             return Runtime(round, timestamp(now), timestamp(now))
         if self.runtime.round == round:
             return self.runtime
-        began, last = map(datetime.fromisoformat, (self.runtime.startup_at, self.runtime.datetime))
-        return Runtime(round, timestamp(_moment_after(last, now, began)), self.runtime.startup_at)
+        last = datetime.fromisoformat(self.runtime.datetime)
+        then = now if now > last else _moment_after(last, now, datetime.fromisoformat(self.runtime.startup_at))
+        return Runtime(round, timestamp(then), self.runtime.startup_at)
 
     def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
         control: Record = record.get("ctx") or {}
@@ -240,13 +241,14 @@ class SessionState:
         self._derived.take_event(event, self.memory, self.sequence["events"])
 
     def _take_start(self, event: Record) -> None:
-        runtime = Runtime(**event["runtime"])
+        runtime, control = Runtime(**event["runtime"]), event.get("ctx") or {}
         self._go_by(event.get("rules"))
         self.round = max(self.round, runtime.round)
         self.runtime = runtime
         self.began = int(event.get("began") or 0)
         self.moves += self.memory.advance(runtime.round)
-        self._take_connection("start", event, event.get("ctx") or {})
+        if "owners" in control:
+            self._take_connection("start", event, control)
         self.turns.take(event)
         self._take_pack(event)
 
@@ -397,10 +399,10 @@ def _foreign_in(operations: Iterable[Operation]) -> Origin | None:
 
 
 def _moment_after(last: datetime, now: datetime, began: datetime) -> datetime:
-    """The time of a turn after `last`: never earlier, unless `last` lies far in the future.
+    """The time of a turn after `last` where the clock says no later one: a little later, unless `last` is far ahead.
 
     A clock before the session's start is wrong and is ignored.
     """
-    if now > last or (last - now > _FAR and now >= began):
+    if last - now > _FAR and now >= began:
         return now
     return last + min(_STEP, datetime.max.replace(tzinfo=UTC) - last)

@@ -190,7 +190,8 @@ class ManagedCall:
 
     def _open_turn(self, session: Session, body: Body, request: Request) -> bool:
         """In the session's transaction: read the turn's inputs, build its pack, write its opening."""
-        owners, offers = self._owners, list[Offer]()
+        offers: list[Offer] = []
+        owners = self._owners
         if owners is not None:
             owners.check(session)  # before the turn takes its place in the queue
         if self._ticket is not None and not self._ticket.take():
@@ -223,7 +224,7 @@ class ManagedCall:
         messages, events = turn.opening_records(session.packs.keep(turn.texts))
         if session.state.ended_at:
             events.append({"type": "session_resume", "ctx": {}})
-        session.append(turn.id, messages, events, self._clock(), part="o")
+        session.append(turn.id, messages, events, self._clock(), part="o", is_last=True)
         self._opened = session, turn  # even if the store may not have it: then its end is written as well
         return True
 

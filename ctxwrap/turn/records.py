@@ -387,10 +387,14 @@ class TurnRecords:
         return fields
 
     def _state(self, pack: Pack) -> Record:
-        """The state that was sent; `unchanged` is true, not a list, where the list follows from the epoch."""
+        """The state that was sent; `unchanged` is true, not a list, where the list follows from the epoch.
+
+        Only redaction, which may give two items the same id, keeps it from following.
+        """
         state, epoch = pack.sent["state"], pack.epoch or self.inputs.epoch or {}
-        listed = state.get("unchanged")
-        follows = listed and listed == unchanged_ids(epoch, state["memory"], state.get("dropped", ()))
+        follows = listed = state.get("unchanged")
+        if listed and self.settings.redaction is not None:
+            follows = listed == unchanged_ids(epoch, state["memory"], state.get("dropped", ()))
         return {**state, "unchanged": True} if follows else state
 
 
