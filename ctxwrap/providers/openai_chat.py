@@ -195,6 +195,8 @@ def _api_message(message: Message) -> Body:
 
 def _may_fetch(body: Body) -> bool:
     """Whether the provider may run a tool of its own for the reply."""
+    if _SEARCHES.isdisjoint(body) and not body.get("tools"):
+        return False
     if any(body[name] is not None for name in _SEARCHES.intersection(body)):
         return True
     return any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in body.get("tools") or ())

@@ -19,7 +19,7 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 def timestamp(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return utc.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
 
 
 def message_range(source: str) -> tuple[int, int]:

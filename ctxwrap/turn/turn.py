@@ -135,7 +135,7 @@ class Turn:
             plain = redactor.body(body, adapter.field_names)
             self._inputs = redactor.inputs(inputs)
             if inputs.owners:  # their names and ids are no text to redact
-                self._inputs = replace(self._inputs, owners=inputs.owners)
+                self._inputs = self._inputs._replace(owners=inputs.owners)
             sources = redactor.sources(sources)
         pack_request = PackRequest(key, adapter, plain, self._request, self.mode)
         self._pack_inputs = _PackInputs(pack_request, self._inputs, sources, settings)
