@@ -53,8 +53,7 @@ class Message(NamedTuple):
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What an adapter reads from a request body."""
 
     messages: tuple[Message, ...]
@@ -127,8 +126,7 @@ class HistoryMessage(NamedTuple):
     """Its index in the caller's list; -1 if it comes from the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(NamedTuple):
     """The fields of a snapshot that only the system sets."""
 
     round: int
@@ -139,8 +137,18 @@ class Runtime:
         return {"round": self.round, "datetime": self.datetime, "startup_at": self.startup_at}
 
 
-@dataclass(frozen=True, slots=True)
-class TurnInputs:
+class ForeignOrigins(NamedTuple):
+    """The origins of what contains, or was derived from, text that no participant of the conversation wrote."""
+
+    messages: Mapping[int, str] = MappingProxyType({})
+    """By number. Number 0 has the least trusted origin in the log, for assistant messages that the log lacks."""
+    items: Mapping[str, str] = MappingProxyType({})
+    """Memory items by id, those of the epoch included."""
+    state: str = ""
+    """The rest of the state that the model is shown; empty if it is not foreign."""
+
+
+class TurnInputs(NamedTuple):
     """What a turn starts from, fixed under the session's lock."""
 
     runtime: Runtime
@@ -174,7 +182,7 @@ class TurnInputs:
     """How the last request of the session began."""
     limit: int | None = None
     """What `context/budget` says: a number of tokens, 0 for no limit."""
-    texts: Mapping[str, tuple["SourcedText", ...]] = field(default_factory=dict)
+    texts: Mapping[str, tuple["SourcedText", ...]] = MappingProxyType({})
     """The texts of the session, by kind of pack item."""
     outputs: tuple[str, ...] = ()
     """The tool outputs that were files of the working set in the last request."""
@@ -182,7 +190,7 @@ class TurnInputs:
     """What is missing, as far as the log tells, and what somebody declined to give."""
     misses: int = 0
     """How many of the last replies had no snapshot, in a row."""
-    foreign: "ForeignOrigins" = field(default_factory=lambda: ForeignOrigins())
+    foreign: ForeignOrigins = ForeignOrigins()
     owners: tuple["OwnerView", ...] = ()
     """The user and the team that the call names; `state` has their items among its core items."""
 
@@ -200,18 +208,6 @@ class OwnerView(NamedTuple):
     """Whether the turn may change the owner's memory."""
     merged: int = 0
     """The number of the last event of the session whose contribution the owner's log has."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignOrigins:
-    """The origins of what contains, or was derived from, text that no participant of the conversation wrote."""
-
-    messages: Mapping[int, str] = field(default_factory=dict)
-    """By number. Number 0 has the least trusted origin in the log, for assistant messages that the log lacks."""
-    items: Mapping[str, str] = field(default_factory=dict)
-    """Memory items by id, those of the epoch included."""
-    state: str = ""
-    """The rest of the state that the model is shown; empty if it is not foreign."""
 
 
 class SourcedText(NamedTuple):

@@ -201,7 +201,7 @@ def _new_info(store: Store, key: SessionKey) -> SessionInfo:
         return info
     return replace(
         info,
-        state="ended" if state.derived.ended_at and state.turns.state != "active" else state.turns.state,
+        state="ended" if state.ended_at and state.turns.state != "active" else state.turns.state,
         rounds=state.round,
         messages=state.sequence["messages"],
         created_at=state.derived.created_at,

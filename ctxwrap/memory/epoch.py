@@ -98,7 +98,8 @@ def diff_epoch(epoch: Tiers, memory: Tiers, among: Set[str] | None = None) -> Ep
 
     A new decay or touch is not a change: the content is the same.
     """
-    before, kept = known_epoch(epoch).places, set[str]()
+    before = known_epoch(epoch).places
+    kept: set[str] = set()
     same: list[str] = []
     shown: Tiers = {"core": [], "working": [], "ephemeral": []}
     changes: Tiers = {"core": [], "working": [], "ephemeral": []}

@@ -216,7 +216,8 @@ def parse_origin(value: object) -> Origin | None:
 
 def least_trusted_foreign(origins: Iterable[str]) -> Origin | None:
     """Return the least trusted foreign origin, if any."""
-    return max(_FOREIGN.intersection(origins), key=ORIGINS.index, default=None)
+    found = _FOREIGN.intersection(origins)
+    return max(found, key=ORIGINS.index) if found else None
 
 
 def origin_of(message: Message) -> Origin:
@@ -234,7 +235,7 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
 
     `foreign` maps message numbers to foreign origins: a model's text is as trusted as what it had read.
     """
-    found = set[str]()
+    found: set[str] = set()
     for number, message in messages:
         found.add(origin_of(message))
         if foreign and message.role == "assistant":

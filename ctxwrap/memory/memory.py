@@ -51,11 +51,7 @@ class Memory:
         """The ids of items, in tiers and in swap, by the words of their contents."""
         self._unindexed: list[str] = []
         """Items that are not there yet."""
-        self.crossings: list[tuple[MemoryItem | None, MemoryItem]] = []
-        """Items that entered, left or changed in swap since a caller cleared this list.
-
-        Each pair is the former swap item, if any, and the new item.
-        """
+        self._crossings: list[tuple[MemoryItem | None, MemoryItem]] = []
 
     def govern(self, rules: MemoryRules, *, evolves: bool) -> None:
         """Replace the rules."""
@@ -94,6 +90,13 @@ class Memory:
         for operation in operations:
             self._apply(operation)
         return (*moves, *self._evict_surplus()) if len(self.items) > self._always_fit else moves
+
+    def take_crossings(self) -> list[tuple[MemoryItem | None, MemoryItem]]:
+        """Return, once, the items that entered, left or changed in swap: the former swap item, if any, and the new."""
+        if not self._crossings:
+            return []
+        crossings, self._crossings = self._crossings, []
+        return crossings
 
     def named(self, id: str) -> MemoryItem | None:
         """Return the item with this id, in a tier or in swap."""
@@ -154,7 +157,7 @@ class Memory:
     def sharing_words(self, words: Set[str]) -> Set[str]:
         """Return the ids of items, in tiers and in swap, that have one of these words."""
         known = self._words()
-        return frozenset[str]().union(*map(known.__getitem__, words & known.keys()))
+        return _NOTHING.union(*map(known.__getitem__, words & known.keys()))
 
     def _words(self) -> dict[str, set[str]]:
         while self._unindexed:
@@ -234,7 +237,7 @@ class Memory:
         self.round = data["round"]
         for item in map(MemoryItem.from_json, (*data["items"], *data["swap"])):
             self._put(item)
-        self.crossings.clear()
+        self._crossings.clear()
         self.forgotten = set(data["forgotten"])
         self.capabilities, self.active_task = list(data["capabilities"]), str(data["active_task"])
 
@@ -270,7 +273,7 @@ class Memory:
             self._tiers[item.tier].put(item)
         was = known if known is not None and known.tier == "swap" else None
         if (was is None) == (item.tier == "swap") or (was is not None and was.content != item.content):
-            self.crossings.append((was, item))
+            self._crossings.append((was, item))
         if item.tier == "swap":
             self._points.pop(item.id, None)
             self._trim_swap()
@@ -334,6 +337,8 @@ def _always_fitting(rules: MemoryRules) -> int:
     """The number of items up to which no tier can have too many."""
     return int(min(rules.capacity.core, rules.capacity.working, rules.capacity.ephemeral))
 
+
+_NOTHING: frozenset[str] = frozenset()
 
 _PARTICIPANTS = frozenset({"operator", "user", "assistant"})
 

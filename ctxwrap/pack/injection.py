@@ -204,17 +204,22 @@ _LONG = 64
 
 
 def _with_digests(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _LONG else _body_digest(value)
     if isinstance(value, dict):
-        made = dict(sorted(value.items()))
-        for name, each in made.items():
-            if not isinstance(each, str) or len(each) > _LONG:
+        made = {}
+        for name in sorted(value):
+            each = value[name]
+            if not isinstance(each, str):
                 made[name] = _with_digests(each)
+            else:
+                made[name] = each if len(each) <= _LONG else _body_digest(each)
         return made
-    if isinstance(value, (list, tuple)):
-        return list(map(_with_digests, value))
-    if not isinstance(value, str) or len(value) <= _LONG:
-        return value
-    return (_kept_digest if len(value) <= _LONGEST_KEPT else _new_digest)(value, _BODY_DIGEST)
+    return list(map(_with_digests, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _body_digest(text: str) -> str:
+    return (_kept_digest if len(text) <= _LONGEST_KEPT else _new_digest)(text, _BODY_DIGEST)
 
 
 def as_json(prefix: Prefix) -> Record:

@@ -69,7 +69,8 @@ class OpenAIChat(OpenAIAdapter):
     stored_path = "chat/completions(?:/[^/]+(?:/messages)?)?"
 
     def read(self, body: Body) -> Request:
-        messages, fetched = list[Message](), False
+        messages: list[Message] = []
+        fetched = False
         for message in body.get("messages") or ():
             messages.append(_message(message))
             fetched = fetched or (not _SHOWING.isdisjoint(message) and _shows_search(message))

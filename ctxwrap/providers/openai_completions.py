@@ -80,6 +80,7 @@ class CompletionsRewriter(Choices):
         self._streams = streams
         self._channels: dict[int, Channel] = {}
         self._finish: dict[int, str] = {}
+        self.fetched = False
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)

@@ -135,7 +135,7 @@ def _locked(key: SessionKey, store: StoreLike, settings: Settings | None) -> Ite
 
 
 def _children(known: Session) -> dict[str, Record]:
-    return known.state.derived.children.known
+    return known.state.children.known
 
 
 def _child(known: Session, name: str) -> Child:

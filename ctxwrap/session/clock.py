@@ -1,7 +1,7 @@
 """The time and the ids of turns: of the system's clock, or of the one in the settings."""
 
 import hashlib
-import secrets
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ Clock = Callable[[], datetime]
 
 def new_turn_id() -> str:
     """Unique, and in the order of time."""
-    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)}"
+    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
 
 
 def reproducible_turn_id(now: datetime, key: SessionKey, events: int) -> str:

@@ -4,10 +4,12 @@ They depend only on the records and their order within each stream, never on whe
 the same bytes.
 """
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.blobs import DedupIndex, blobs_in
 from ctxwrap.session.children import Children
@@ -18,8 +20,11 @@ from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stores.base import Files
+from ctxwrap.stores.log_format import MALFORMED
 from ctxwrap.tokens.measure import estimate_message_tokens
 from ctxwrap.types import Message, Record
+
+logger = logging.getLogger("ctxwrap")
 
 _REFS = 50
 """The maximum number of tool outputs among the refs, and of files that users named."""
@@ -33,8 +38,16 @@ _SHOWN = 300
 _UNREAD = 8
 """The maximum number of full chunks of messages whose texts were not looked at."""
 
+_WAITING = 128
+"""The maximum number of records that are not folded yet."""
+
 COUNTING = ("done", "entry")
 """Events that record the number of messages."""
+
+_OF_EVERY_TURN = frozenset({"start", "snapshot", "done"})
+
+Crossings = Sequence[tuple[MemoryItem | None, MemoryItem]]
+"""Items that came to swap or left it."""
 
 
 class Newest:
@@ -55,6 +68,13 @@ class Newest:
 
 
 class Derived:
+    """What the derived files show.
+
+    Messages, and the events of every turn, wait until somebody looks at the files or many have come: to fold many takes
+    little more time than to fold one. What turns read themselves, which is `summaries`, `documents`, `children`,
+    `compliance` and `ended_at`, is folded at once.
+    """
+
     def __init__(self) -> None:
         self.swap = SwapIndex()
         self.dedup = DedupIndex()
@@ -78,8 +98,44 @@ class Derived:
         self._compression = Compression()
         self._saved: dict[str, bytes] = {}
         """The contents last written, so that unchanged files are not written again."""
+        self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """How to fold what was taken and not folded yet, oldest first."""
 
     def take_message(self, number: int, message: Message, said: str, record: Record) -> None:
+        self._wait(Derived._fold_message, number, message, said, record)
+
+    def take_window(self, messages: Iterable[int]) -> None:
+        """Take which messages a pack sends, 0 for those without a number."""
+        self._wait(Derived._fold_window, messages)
+
+    def take_event(self, event: Record, memory: Memory, number: int) -> None:
+        kind, control, crossings = event.get("type"), event.get("ctx"), memory.take_crossings()
+        if kind == "start":
+            self.ended_at = ""
+        elif kind == "snapshot":
+            self.compliance.take(event)
+        self._wait(Derived._fold_event, kind, control, event.get("runtime"))
+        if kind not in _OF_EVERY_TURN:
+            self.fold_waiting()
+            self._take_other(event, number)
+        if crossings:
+            self._wait(Derived._fold_crossings, crossings)
+
+    def _wait(self, fold: Callable[..., None], *taken: Any) -> None:
+        self._waiting.append((fold, taken))
+        if len(self._waiting) > _WAITING:
+            self.fold_waiting()
+
+    def fold_waiting(self) -> None:
+        """Fold everything that was taken."""
+        waiting, self._waiting = self._waiting, []
+        for fold, taken in waiting:
+            try:
+                fold(self, *taken)
+            except MALFORMED:
+                logger.exception("derived files leave out a malformed record")
+
+    def _fold_message(self, number: int, message: Message, said: str, record: Record) -> None:
         control, text, tokens = record.get("ctx") or {}, message.text, estimate_message_tokens(message)
         blobs = tuple(blobs_in(record)) if "blob" in control or "blobs" in control else ()
         self.swap.take_message(number, message, said, tokens, str(control.get("id") or ""), blobs)
@@ -102,37 +158,26 @@ class Derived:
             if text:
                 self._said["assistant"] = text[: 4 * _SHOWN]
 
-    def take_event(self, event: Record, memory: Memory, number: int) -> None:
-        kind, control = event.get("type"), event.get("ctx")
+    def _fold_window(self, messages: Iterable[int]) -> None:
+        first = min(filter(None, messages), default=0)
+        if first:
+            self.swap.begin_window(first)
+
+    def _fold_event(self, kind: Any, control: Any, runtime: Any) -> None:
         self._note_time(control)
         if kind in COUNTING and isinstance(control, dict):
             self._messages = int(control.get("messages") or self._messages)
             self.swap.end_turn(self._messages)
         if kind == "start":
-            self.created_at = self.created_at or str(event["runtime"]["startup_at"])
-            self._round = max(self._round, int(event["runtime"]["round"]))
-            self.ended_at = ""
-        elif kind == "snapshot":
-            self.compliance.take(event)
-        elif kind != "done":
-            self._take_other(event, number)
-        if memory.crossings:
-            self._take_crossings(memory)
+            self.created_at = self.created_at or str(runtime["startup_at"])
+            self._round = max(self._round, int(runtime["round"]))
 
-    def _take_crossings(self, memory: Memory) -> None:
-        """Fold which items came to swap or left it."""
-        for was, item in memory.crossings:
+    def _fold_crossings(self, crossings: Crossings) -> None:
+        for was, item in crossings:
             if was is not None:
                 self.swap.return_item(was)
             if item.tier == "swap":
                 self.swap.take_item(item)
-        memory.crossings.clear()
-
-    def take_window(self, messages: Iterable[int]) -> None:
-        """Fold which messages a pack sends, 0 for those without a number."""
-        first = min(filter(None, messages), default=0)
-        if first:
-            self.swap.begin_window(first)
 
     def _take_other(self, event: Record, number: int) -> None:
         """Fold an event that few turns have."""

@@ -84,7 +84,8 @@ def opening_of(
 
 def _summaries(past: SessionState, log: Log, inputs: Inputs) -> list[SourcedText]:
     """The context document, if somebody wrote one, and the newest summary that a model wrote."""
-    document, summary, found = past.documents, past.derived.summaries, list[SourcedText]()
+    document, summary = past.documents, past.summaries
+    found: list[SourcedText] = []
     if document.authored:
         found.append(SourcedText(DOCUMENT, document.text, document.origin))
     if summary.text:
@@ -95,7 +96,7 @@ def _summaries(past: SessionState, log: Log, inputs: Inputs) -> list[SourcedText
 TEXT_SOURCES: dict[str, Callable[[SessionState, Log, Inputs], Iterable[SourcedText]]] = {
     "pinned": lambda past, log, inputs: inputs.pinned,
     "summary": _summaries,
-    "children": lambda past, log, inputs: past.derived.children.results(log.files),
+    "children": lambda past, log, inputs: past.children.results(log.files),
 }
 """The texts of a session, by kind of pack item."""
 

@@ -118,8 +118,6 @@ if hasattr(os, "register_at_fork"):
 def this_caller() -> Caller:
     """The current thread and, in async code, the current task."""
     asyncio = sys.modules.get("asyncio")
-    try:
-        task = asyncio.current_task() if asyncio else None
-    except RuntimeError:
-        task = None
+    loop = asyncio._get_running_loop() if asyncio else None
+    task = asyncio.current_task(loop) if asyncio and loop else None
     return Caller(ref(threading.current_thread()), None if task is None else ref(task))

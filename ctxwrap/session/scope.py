@@ -94,13 +94,11 @@ def add_offer(offer: Offer) -> None:
     _current.set(replace(here, offers=(*waiting, offer)[-_MOST_OFFERS:]))
 
 
-def offers_for(key: SessionKey | None) -> tuple[Offer, ...]:
+def offers_for(key: SessionKey) -> tuple[Offer, ...]:
     """Return the offers of this context for a call of that session."""
     offers = _current.get().offers
-    if not offers:
-        return ()
     for each in offers:
-        if key and each.key != key and each.key.session == key.session and not (each.holder or each.warned):
+        if each.key != key and each.key.session == key.session and not (each.holder or each.warned):
             each.warned = True
             logger.warning(
                 "ctxwrap: an offer for session %r is for tenant %r and agent %r, not for this call; name both",

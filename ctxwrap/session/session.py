@@ -94,6 +94,8 @@ class Session:
         self.state = SessionState(self._settings, keeps_all=self._keeps_all)
         self._recent: dict[int, Record] = {}
         """The newest message records, by number."""
+        self._unfolded: list[tuple[str, Sequence[Record], RecordChange]] = []
+        """What this process appended and `state` does not have yet."""
         self.packs.clear()
         self._retriever = self._new_retriever()
         self._positions = dict.fromkeys(STREAMS, 0)
@@ -175,6 +177,8 @@ class Session:
         """Read what was appended since the last call, by any process; or everything, if the log was rewritten."""
         edition = self.log.edition()
         if self._opened and edition == self._edition:
+            if self._unfolded:
+                self._fold_appended()
             if self._read_on():
                 self.state.derived.forget_saved()
         else:
@@ -190,7 +194,8 @@ class Session:
         for stream, before in self._positions.items():
             records, position = self.log.read(stream, before)
             if position != before or records:
-                self._take(stream, records, position, self.whole)
+                self._take(stream, records, self.whole)
+                self._positions[stream] = position
                 count += len(records)
         return count
 
@@ -246,11 +251,13 @@ class Session:
         *,
         part: str = "",
         is_edge: bool = True,
+        is_last: bool = False,
     ) -> None:
         """Append a part of a turn, numbered and dated: its opening (`o`), its end (`c`) or another one.
 
         The opening and the end are written once, however often this is called; an end that another process presumed
-        does not count. With `is_edge`, `durability="turn"` waits for the disk.
+        does not count. With `is_edge`, `durability="turn"` waits for the disk. With `is_last`, nobody looks at `state`
+        before the session is locked again, so it is brought up to date then, together with what follows.
         """
         if (part == "o" and self.state.turns.has(turn)) or (part == OWN and self.state.turns.is_over(turn)):
             return
@@ -259,7 +266,7 @@ class Session:
         if part == OWN:
             part = self.state.turns.part_of_end(turn)
             messages = self._unwritten(turn, part, messages)
-        self._append(turn, messages, events, now, part=part, is_edge=is_edge)
+        self._append(turn, messages, events, now, part=part, is_edge=is_edge, is_last=is_last)
 
     def _unwritten(self, turn: str, part: str, messages: Sequence[Record]) -> Sequence[Record]:
         """The turn's last messages that are not in the log yet; a late answer names the one it supersedes."""
@@ -278,6 +285,7 @@ class Session:
         *,
         part: str,
         is_edge: bool,
+        is_last: bool = False,
     ) -> None:
         durability, time = self._settings.durability, timestamp(now)
         lasting = durability == "always" or (is_edge and durability == "turn")
@@ -287,14 +295,20 @@ class Session:
         for event in happened:
             if event.get("type") in COUNTING:  # derived files depend on the number of messages
                 event["ctx"]["messages"] = self.state.sequence["messages"] + len(whole)
-        ends = self.log.append({"messages": said, "events": happened}, lasting=lasting)
-        if said:
-            self._take("messages", said, ends["messages"], lambda apart: _one_of(whole, said, apart))
-        if happened:
-            self._take("events", happened, ends["events"], self.whole)
+        self._positions |= self.log.append({"messages": said, "events": happened}, lasting=lasting)
+        self._unfolded.append(("messages", said, lambda apart: _one_of(whole, said, apart)))
+        self._unfolded.append(("events", happened, self.whole))
         self._unsaved += len(said) + len(happened)
+        if not is_last or self._derives:
+            self._fold_appended()
         if self._derives:
             self._derive()
+
+    def _fold_appended(self) -> None:
+        """Fold what this process appended."""
+        appended, self._unfolded = self._unfolded, []
+        for stream, records, whole in appended:
+            self._take(stream, records, whole)
 
     def catch_up(self) -> None:
         """Bring derived files up to date, unless every append does."""
@@ -427,14 +441,13 @@ class Session:
         """The round of each new message."""
         return rounds_of(self.state, new)
 
-    def _take(self, stream: str, records: Sequence[Record], position: int, whole: RecordChange) -> None:
+    def _take(self, stream: str, records: Sequence[Record], whole: RecordChange) -> None:
         for record in records:
             self.state.take(stream, record, whole)
             if stream == "messages" and (number := number_in(record)):
                 self._recent[number] = record
                 if len(self._recent) > _RECENT:
                     self._recent.pop(next(iter(self._recent)))
-        self._positions[stream] = position
 
     def _new_retriever(self) -> Retriever:
         return Retriever(self.log, self._embedding, self.pick, self.clock)

@@ -12,8 +12,9 @@ from ctxwrap.memory.memory import Memory, rules_from_json
 from ctxwrap.memory.similarity import fact_digests
 from ctxwrap.pack import injection
 from ctxwrap.session.branch import Branch, Digest, Origins, digest
+from ctxwrap.session.children import Children
 from ctxwrap.session.derived import Derived
-from ctxwrap.session.documents import Documents
+from ctxwrap.session.documents import Documents, Summaries
 from ctxwrap.session.missing import CLASSES as MISSING_CLASSES
 from ctxwrap.session.missing import missing_after
 from ctxwrap.session.missing import missing_from_json as missing_from_json
@@ -21,7 +22,7 @@ from ctxwrap.session.open_turns import Compliance, Turns
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS
-from ctxwrap.stores.log_format import message_in, next_number, timestamp, tokens_in, turn_in
+from ctxwrap.stores.log_format import MALFORMED, message_in, next_number, timestamp, tokens_in, turn_in
 from ctxwrap.stores.names import owner_kind
 from ctxwrap.tokens.reported_usage import totals_in
 from ctxwrap.types import LoggedMessage, Message, MissingContext, Operation, Prefix, Record, Runtime
@@ -99,7 +100,7 @@ class SessionState:
         self.forgotten_facts: set[str] = set()
         """Digests of what an owner had forgotten, which no model brings back."""
         self._forgotten_at = ""
-        self.derived = Derived()
+        self._derived = Derived()
 
     def is_forgotten(self, content: str) -> bool:
         """Whether the owner had this fact forgotten."""
@@ -115,14 +116,38 @@ class SessionState:
         return self.is_forgotten if begun is not None and begun.at <= self._forgotten_at else None
 
     @property
+    def derived(self) -> Derived:
+        """What the derived files show, all records folded."""
+        self._derived.fold_waiting()
+        return self._derived
+
+    @derived.setter
+    def derived(self, rebuilt: Derived) -> None:
+        self._derived = rebuilt
+
+    @property
     def documents(self) -> Documents:
         """Versions of the context document."""
-        return self.derived.documents
+        return self._derived.documents
+
+    @property
+    def summaries(self) -> Summaries:
+        """Summaries that a model wrote."""
+        return self._derived.summaries
+
+    @property
+    def children(self) -> Children:
+        return self._derived.children
 
     @property
     def compliance(self) -> Compliance:
         """How often replies ended with the snapshot that was due."""
-        return self.derived.compliance
+        return self._derived.compliance
+
+    @property
+    def ended_at(self) -> str:
+        """The time the session ended; empty if it was resumed since."""
+        return self._derived.ended_at
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
         """Fold the next record of a stream; `whole` resolves a content that is stored as a blob.
@@ -135,7 +160,7 @@ class SessionState:
                 self._take_message(record, whole)
             else:
                 self._take_event(record)
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        except MALFORMED:
             logger.exception("skipped a malformed record of %s", stream)
             return False
         return True
@@ -146,8 +171,9 @@ class SessionState:
             return Runtime(round, timestamp(now), timestamp(now))
         if self.runtime.round == round:
             return self.runtime
-        began, last = map(datetime.fromisoformat, (self.runtime.startup_at, self.runtime.datetime))
-        return Runtime(round, timestamp(_moment_after(last, now, began)), self.runtime.startup_at)
+        last = datetime.fromisoformat(self.runtime.datetime)
+        then = now if now > last else _moment_after(last, now, datetime.fromisoformat(self.runtime.startup_at))
+        return Runtime(round, timestamp(then), self.runtime.startup_at)
 
     def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
         control: Record = record.get("ctx") or {}
@@ -162,7 +188,7 @@ class SessionState:
         if "purged" in control:
             self.purged.add(turn)
             message = placeholder(message)
-        self.derived.take_message(at, message, said, record)
+        self._derived.take_message(at, message, said, record)
         if message.role == "system":
             self._take_system(said, turn)
             return
@@ -212,16 +238,17 @@ class SessionState:
             self._take_other(kind, event)
         if kind in _CONNECTING:
             self._take_connection(kind, event, event.get("ctx") or {})
-        self.derived.take_event(event, self.memory, self.sequence["events"])
+        self._derived.take_event(event, self.memory, self.sequence["events"])
 
     def _take_start(self, event: Record) -> None:
-        runtime = Runtime(**event["runtime"])
+        runtime, control = Runtime(**event["runtime"]), event.get("ctx") or {}
         self._go_by(event.get("rules"))
         self.round = max(self.round, runtime.round)
         self.runtime = runtime
         self.began = int(event.get("began") or 0)
         self.moves += self.memory.advance(runtime.round)
-        self._take_connection("start", event, event.get("ctx") or {})
+        if "owners" in control:
+            self._take_connection("start", event, control)
         self.turns.take(event)
         self._take_pack(event)
 
@@ -272,7 +299,7 @@ class SessionState:
             self.pack = {**same, **event}
         if "prefix" in event:
             self.prefix = injection.from_json(event["prefix"])
-            self.derived.take_window(self.prefix.messages)
+            self._derived.take_window(self.prefix.messages)
             self.outputs = tuple(map(str, event.get("outputs") or ()))
         if "epoch" in event:
             self.epoch = parse_epoch(event["epoch"])
@@ -364,7 +391,7 @@ class SessionState:
             owner: [(number, event) for number, event in waiting] for owner, waiting in known["contributions"].items()
         }
         self.members = {tuple(session): number for *session, number in known["members"]}
-        self.derived = Derived.from_json(known["derived"])
+        self._derived = Derived.from_json(known["derived"])
 
 
 def _foreign_in(operations: Iterable[Operation]) -> Origin | None:
@@ -372,10 +399,10 @@ def _foreign_in(operations: Iterable[Operation]) -> Origin | None:
 
 
 def _moment_after(last: datetime, now: datetime, began: datetime) -> datetime:
-    """The time of a turn after `last`: never earlier, unless `last` lies far in the future.
+    """The time of a turn after `last` where the clock says no later one: a little later, unless `last` is far ahead.
 
     A clock before the session's start is wrong and is ignored.
     """
-    if now > last or (last - now > _FAR and now >= began):
+    if last - now > _FAR and now >= began:
         return now
     return last + min(_STEP, datetime.max.replace(tzinfo=UTC) - last)

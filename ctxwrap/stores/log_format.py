@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 from ctxwrap.encoding import encode_json
 from ctxwrap.types import Message, Record
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""The errors of reading a record that is not what ctxwrap writes."""
+
 
 def timestamp(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return utc.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
 
 
 def message_range(source: str) -> tuple[int, int]:

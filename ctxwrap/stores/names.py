@@ -70,6 +70,12 @@ def file_parts(name: str) -> tuple[str, ...]:
     return parts
 
 
+@lru_cache(maxsize=1024)
+def path_on_disk(name: str) -> str:
+    """The path of a session's file below its directory, as the operating system spells it."""
+    return "/".join(map(name_on_disk, file_parts(name)))
+
+
 def name_on_disk(part: str) -> str:
     """A part of a file's name as the operating system spells it, which may be any bytes.
 

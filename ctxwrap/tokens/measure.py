@@ -41,7 +41,8 @@ class Measure:
 
     def messages(self, history: Sequence[LoggedMessage]) -> list[int]:
         """The counts of many messages."""
-        name, margin, sizes = self.name, self._counter.margin, list[int]()
+        name, margin = self.name, self._counter.margin
+        sizes: list[int] = []
         for kept in history:
             known = kept.tokens.get(name)
             if known is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.errors import NoSessionWarning
 from ctxwrap.session.clock import clock_of
-from ctxwrap.session.scope import current
+from ctxwrap.session.scope import Scope, current
 from ctxwrap.settings import Mode, Purpose, Quotas, Settings, check_mode, check_purpose
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
@@ -62,6 +62,8 @@ class SessionCounts:
 
 
 _NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm", "botocore"})
+
+_SCOPES = 256
 
 _OPEN_SESSIONS = 1024
 """How many sessions stay in memory; others are read from their log again."""
@@ -137,6 +139,8 @@ class ClientBinding:
         self._mode = None if context_mode is None else check_mode(context_mode)
         """The mode that `bind` named; it takes precedence over that of the settings."""
         self._purpose = None if purpose is None else check_purpose(purpose)
+        self._scopes: dict[tuple[SessionNames, Scope, SessionNames], CallScope] = {}
+        """The scopes of calls, by what the call, `using` and the client name."""
 
     def files(self, scope: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
         """The files that the working set offers to a call; None in `disabled` mode or without a working set."""
@@ -175,6 +179,22 @@ class ClientBinding:
     def call_scope(self, call: SessionNames = NO_SESSION_NAMES, client: SessionNames = NO_SESSION_NAMES) -> CallScope:
         """Precedence: the call's arguments, `using(...)`, the client's headers, `bind(...)`, `wrap(...)`."""
         here = current()
+        if here.offers:  # to keep the scope would keep their texts
+            return self._new_scope(call, here, client)
+        names = call, here, client
+        try:
+            known = self._scopes.get(names)
+        except TypeError:  # something that is no name, which is refused
+            return self._new_scope(*names)
+        if known is None:
+            known = self._new_scope(*names)
+            if known.key is not None:
+                if len(self._scopes) >= _SCOPES:
+                    self._scopes.clear()
+                self._scopes[names] = known
+        return known
+
+    def _new_scope(self, call: SessionNames, here: Scope, client: SessionNames) -> CallScope:
         if here.is_apart:
             return CallScope(None, "disabled")
         mode = check_mode(_first(call.mode, here.context_mode, client.mode, self._mode, self.settings.context_mode))

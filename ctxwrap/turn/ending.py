@@ -27,7 +27,7 @@ def end_session(session: str, *, store: StoreLike = None, tenant: str = "default
     known = open_existing(key_for(session, tenant, agent), store)
     if known.state.turns.begun:
         raise SessionBusy(f"session {session!r} has a turn in progress: end the session after its reply")
-    if not known.state.derived.ended_at:
+    if not known.state.ended_at:
         _end(known, f"end-{known.next_message}", "caller", known.clock, has_document=True)
 
 

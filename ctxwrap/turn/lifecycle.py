@@ -25,10 +25,10 @@ from ctxwrap.tokens import load_tables
 from ctxwrap.turn.after_turn import after_turn
 from ctxwrap.turn.binding import UNCHANGED_MODES, CallScope, ClientBinding
 from ctxwrap.turn.memory_changes import last_user_text
-from ctxwrap.turn.offers import OfferClaim
+from ctxwrap.turn.offers import claim_of
 from ctxwrap.turn.owners import CallOwners
 from ctxwrap.turn.records import TurnRedactor
-from ctxwrap.turn.telemetry import Telemetry
+from ctxwrap.turn.telemetry import telemetry_of
 from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, Offer, Record, Report, Request, Resource, SessionKey, TurnRecord
 from ctxwrap.workingset.requests import Decision
@@ -122,10 +122,10 @@ class ManagedCall:
         self._key: SessionKey = scope.key
         self._binding, self._adapter, self._body, self._scope = binding, adapter, body, scope
         self._clock = clock
-        self._offers = OfferClaim(scope.key)
-        self._owners = CallOwners(binding, scope, scope.key)
+        self._offers = claim_of(scope.key)
+        self._owners = CallOwners(binding, scope, scope.key) if scope.owners else None
         self._caller = this_caller()
-        self._telemetry = Telemetry(scope.key, adapter.telemetry_name, binding.settings.redaction)
+        self._telemetry = telemetry_of(scope.key, adapter.telemetry_name, binding.settings.redaction)
         self._ticket: TurnTicket | None = None
         self._opened: tuple[Session, Turn] | None = None
         self._saved = False
@@ -167,9 +167,10 @@ class ManagedCall:
         try:
             with defer_finalizers():
                 work = partial(session.transaction, partial(self._open_turn, session, body, request), self._undo_open)
-                is_open = self._owners.open(session, work, partial(last_user_text, request))
+                is_open = self._owners.open(session, work, partial(last_user_text, request)) if self._owners else work()
         finally:
-            self._telemetry.opened(lambda: self.record if self._opened else None)
+            if self._telemetry is not None:
+                self._telemetry.opened(lambda: self.record if self._opened else None)
         if self._binding.settings.derive == "behind":
             background.schedule(session, session.catch_up)
         self._written_at = monotonic()
@@ -189,17 +190,24 @@ class ManagedCall:
 
     def _open_turn(self, session: Session, body: Body, request: Request) -> bool:
         """In the session's transaction: read the turn's inputs, build its pack, write its opening."""
-        self._owners.check(session)  # before the turn takes its place in the queue
+        offers: list[Offer] = []
+        owners = self._owners
+        if owners is not None:
+            owners.check(session)  # before the turn takes its place in the queue
         if self._ticket is not None and not self._ticket.take():
             return False
         binding, scope = self._binding, self._scope
         inputs = session.open_turn(request, self._clock())
-        inputs = self._owners.view(inputs, last_user_text(request)) if self._owners else inputs
+        if self._offers is not None:
+            offers += self._offers.take()
+        if owners is not None:
+            inputs = owners.view(inputs, last_user_text(request))
+            offers += owners.found
         if binding.settings.quotas is not None:
             session.check_quotas(message for message, _ in inputs.new)
-        offers = [*self._offers.take(), *self._owners.found]
         sources = pack_sources(binding, scope, request.model, session, offers)
-        sources = self._telemetry.watching(sources)
+        if self._telemetry is not None:
+            sources = self._telemetry.watching(sources)
         turn = Turn(
             session.new_turn_id(),
             self._key,
@@ -211,12 +219,12 @@ class ManagedCall:
             binding.settings,
             sources,
         )
-        if turn.mode == "disabled":
+        if turn.mode == "disabled" and self._offers is not None:
             self._offers.release()
         messages, events = turn.opening_records(session.packs.keep(turn.texts))
-        if session.state.derived.ended_at:
+        if session.state.ended_at:
             events.append({"type": "session_resume", "ctx": {}})
-        session.append(turn.id, messages, events, self._clock(), part="o")
+        session.append(turn.id, messages, events, self._clock(), part="o", is_last=True)
         self._opened = session, turn  # even if the store may not have it: then its end is written as well
         return True
 
@@ -246,7 +254,8 @@ class ManagedCall:
     def refused(self, error: Exception) -> PassthroughCall:
         """The call without context, since its turn could not be opened; raises `error` if it must not go on."""
         self.save(_NOT_OPENED)
-        self._offers.release()
+        if self._offers is not None:
+            self._offers.release()
         self._leave_queue()
         if self._binding.settings.strict or isinstance(error, _ALWAYS_RAISED):
             raise error
@@ -254,14 +263,16 @@ class ManagedCall:
         reason = "ctxwrap could not open the session"
         body = redacted_body(self._binding, self._adapter, self._scope, self._body)
         call = PassthroughCall(self._scope, reason, body=body, error=str(error), not_saved=("request", "reply"))
-        self._telemetry.refused(call.record)
+        if self._telemetry is not None:
+            self._telemetry.refused(call.record)
         return call
 
     # Send and read
 
     def report_sending(self) -> None:
         """The SDK is about to send the request."""
-        self._telemetry.sending(lambda: self.record)
+        if self._telemetry is not None:
+            self._telemetry.sending(lambda: self.record)
 
     def shrink(self, error: Exception) -> bool:
         """Whether `error` says the request is too long and the turn now has a smaller one, which the log records.
@@ -328,12 +339,13 @@ class ManagedCall:
         if self._saved or os.getpid() != self._process:
             return
         if self._opened is None:
-            self._offers.release()
+            if self._offers is not None:
+                self._offers.release()
             self._leave_queue()
             return
         self._saved = True
         session, turn = self._opened
-        if not self._offers.is_empty:
+        if self._offers is not None:
             self._offers.release(used=not interrupted or bool(turn.reader.loggable_text))
         end = partial(self._end, session, turn, interrupted)
         if interrupted:  # an object may be being collected, at any moment: write when it is safe
@@ -353,7 +365,8 @@ class ManagedCall:
             self._write_end(session, turn, interrupted, decisions)
         finally:
             self._leave_queue()
-            self._telemetry.saved(lambda: self.record, start)
+            if self._telemetry is not None:
+                self._telemetry.saved(lambda: self.record, start)
 
     def _decide_files(self, session: Session, turn: Turn, interrupted: str) -> Sequence[Decision]:
         """Decide on what the model asks of the working set. Never raises."""
@@ -378,7 +391,7 @@ class ManagedCall:
         def write() -> None:
             messages, events, _ = closing_records()
             session.append(turn.id, messages, events, now, part="c")
-            if self._owners:
+            if self._owners is not None:
                 contributed.update(self._owners.waiting_in(session))
             if self._ticket is not None:
                 self._ticket.give_back()
@@ -389,7 +402,8 @@ class ManagedCall:
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self.not_saved, self._error = ("reply",), str(error)
-            self._telemetry.failed(error)
+            if self._telemetry is not None:
+                self._telemetry.failed(error)
             session.defer_write(turn.id, closing_records)
         except BaseException:
             session.defer_write(turn.id, closing_records)
@@ -398,7 +412,7 @@ class ManagedCall:
         else:
             if self.not_saved:
                 return
-            if any(contributed.values()):
+            if self._owners is not None and any(contributed.values()):
                 self._owners.settle_quietly(contributed, {turn.id: turn.said})
             settings = self._binding.settings
             after_turn(session, turn, self._scope.mode, settings, self._clock, interrupted=bool(interrupted))

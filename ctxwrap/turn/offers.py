@@ -66,15 +66,16 @@ def _key(session: str | None, tenant: str | None, agent: str | None) -> SessionK
     )
 
 
+def claim_of(key: SessionKey) -> "OfferClaim | None":
+    """The claim of a call on the offers for its session; None if this context has no offers."""
+    return OfferClaim(scope.offers_for(key)) if scope.current().offers else None
+
+
 class OfferClaim:
     """The offers that one call uses; no other call of the session gets them meanwhile."""
 
-    def __init__(self, key: SessionKey | None) -> None:
-        self._offers = scope.offers_for(key)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._offers
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self._offers = offers
 
     def take(self) -> list[Offer]:
         """Claim the offers that no other call has."""

@@ -29,13 +29,8 @@ class CallOwners:
         self.found: list[Offer] = []
         """Passages of the user's other sessions."""
 
-    def __bool__(self) -> bool:
-        return bool(self._owners)
-
     def open(self, session: Session, work: Callable[[], T], question: Callable[[], str]) -> T:
         """Run `work`, which opens a turn, with the owners' memory at hand."""
-        if not self._owners:
-            return work()
         self._read()
         self.search(question)
         try:
@@ -47,10 +42,9 @@ class CallOwners:
 
     def check(self, session: Session) -> None:
         """Inside the session's transaction: refuse a session of another user, and leave if an owner's log is behind."""
-        if self._owners:
-            self._check_user(session)
-            if not self._is_settled and any(owner.is_behind(session) for owner in self._owners):
-                raise _Behind
+        self._check_user(session)
+        if not self._is_settled and any(owner.is_behind(session) for owner in self._owners):
+            raise _Behind
 
     def prepare(self, question: Callable[[], str]) -> None:
         """Read what a preview shows of the owners."""

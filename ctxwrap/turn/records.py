@@ -1,8 +1,7 @@
 """The records a turn writes, and the redaction of everything it reads and writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import unchanged_ids
 from ctxwrap.memory.items import Origin, is_foreign
@@ -108,8 +107,8 @@ class TurnRedactor:
         if self._redactor is None:
             return inputs
         new = tuple((TurnRedactor(self._redaction).message(message), number) for message, number in inputs.new)
-        changed: TurnInputs = self.value(replace(inputs, new=()))  # new messages were counted with the request
-        return replace(changed, new=new)
+        changed: TurnInputs = self.value(inputs._replace(new=()))  # new messages were counted with the request
+        return changed._replace(new=new)
 
     def sources(self, sources: PackSources) -> PackSources:
         """Files were redacted when they were read; text retrieved from the log is redacted here."""
@@ -145,8 +144,7 @@ def redactor_for(redaction: Redaction | None) -> TurnRedactor | None:
     return None if redaction is None else TurnRedactor(redaction)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecords:
+class TurnRecords(NamedTuple):
     """Builds the records of one turn, and the events of its stages if `evidence` is "log"."""
 
     id: str
@@ -386,10 +384,14 @@ class TurnRecords:
         return fields
 
     def _state(self, pack: Pack) -> Record:
-        """The state that was sent; `unchanged` is true, not a list, where the list follows from the epoch."""
+        """The state that was sent; `unchanged` is true, not a list, where the list follows from the epoch.
+
+        Only redaction, which may give two items the same id, keeps it from following.
+        """
         state, epoch = pack.sent["state"], pack.epoch or self.inputs.epoch or {}
-        listed = state.get("unchanged")
-        follows = listed and listed == unchanged_ids(epoch, state["memory"], state.get("dropped", ()))
+        follows = listed = state.get("unchanged")
+        if listed and self.settings.redaction is not None:
+            follows = listed == unchanged_ids(epoch, state["memory"], state.get("dropped", ()))
         return {**state, "unchanged": True} if follows else state
 
 

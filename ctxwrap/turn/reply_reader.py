@@ -192,11 +192,9 @@ class SentRequest:
 def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     """The texts of a request as the caller wrote them and, where that differs, as the model sees them."""
     added = pack.injection if pack else Injection("", "")
-    texts, changed = list(filter(None, (added.protocol, added.background, added.standing))), list[str]()
-    texts = [*map(_text_of, (*request.messages, *added.history)), *texts]
-    for text in texts:
-        if (shown := sanitise(text)) is not text:
-            changed.append(shown)
+    own = filter(None, (added.protocol, added.background, added.standing))
+    texts: list[str] = [*map(_text_of, (*request.messages, *added.history)), *own]
+    changed = [shown for text in texts if (shown := sanitise(text)) is not text]
     return ShownTexts([*texts, *changed], added.block)
 
 

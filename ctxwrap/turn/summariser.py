@@ -203,7 +203,7 @@ def summarise_if_due(
 
 def _is_due(session: Session, writer: SummaryWriter) -> bool:
     state = session.state
-    return state.sequence["messages"] - state.derived.summaries.asked >= writer.every
+    return state.sequence["messages"] - state.summaries.asked >= writer.every
 
 
 def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callable[[], datetime]) -> bool:
@@ -258,13 +258,13 @@ class _SummarySource(NamedTuple):
 
     def is_current(self, session: Session) -> bool:
         """Whether nothing was forgotten since, and there is no newer summary."""
-        known = message_range(session.state.derived.summaries.source)[1]
+        known = message_range(session.state.summaries.source)[1]
         return session.log.edition() == self.edition and known < message_range(self.messages)[1]
 
 
 def _source(session: Session) -> _SummarySource | None:
     """The messages of the current branch since the last summary; None if there are none."""
-    state, known = session.state, session.state.derived.summaries
+    state, known = session.state, session.state.summaries
     new = _newest(state.branch.since(known.covered))
     if not new:
         return None

@@ -78,14 +78,17 @@ def _is_inside_opentelemetry() -> bool:
     return False
 
 
-class Telemetry:
-    """Reports one call. Create it where the caller's span is current."""
+def telemetry_of(key: SessionKey, provider: str, redaction: Redaction | None) -> "Telemetry | None":
+    """What reports one call; None in a process without OpenTelemetry. Ask for it where the caller's span is current."""
+    trace = sys.modules.get("opentelemetry.trace")
+    return None if trace is None else Telemetry(trace, key, provider, redaction)
 
-    def __init__(self, key: SessionKey | None, provider: str, redaction: Redaction | None) -> None:
+
+class Telemetry:
+    """Reports one call."""
+
+    def __init__(self, trace: Any, key: SessionKey, provider: str, redaction: Redaction | None) -> None:
         self._trace: Any = None
-        trace = sys.modules.get("opentelemetry.trace")
-        if trace is None or key is None:
-            return
         self._key, self._provider, self._redaction = key, provider, redaction
         self._searches: list[_SearchSpan] = []
         self._error = ""

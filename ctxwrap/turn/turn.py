@@ -12,7 +12,7 @@ The driver (`sync`, `async_`) does the provider's I/O, `lifecycle` that of the s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Literal, NamedTuple
 
@@ -72,6 +72,11 @@ class _PackInputs(NamedTuple):
     sources: PackSources
     settings: Settings
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether a pack may lack something that it should have: a text or a file."""
+        return self.sources.files is not None or any(self.inputs.texts.values())
+
     def build(self) -> Pack:
         return pack(self.request, self.inputs, self.sources, self.settings)
 
@@ -130,7 +135,7 @@ class Turn:
             plain = redactor.body(body, adapter.field_names)
             self._inputs = redactor.inputs(inputs)
             if inputs.owners:  # their names and ids are no text to redact
-                self._inputs = replace(self._inputs, owners=inputs.owners)
+                self._inputs = self._inputs._replace(owners=inputs.owners)
             sources = redactor.sources(sources)
         pack_request = PackRequest(key, adapter, plain, self._request, self.mode)
         self._pack_inputs = _PackInputs(pack_request, self._inputs, sources, settings)
@@ -221,7 +226,7 @@ class Turn:
     def _missing_in_pack(self, known: missing.MissingItems) -> list[Record]:
         """The events for what the pack lacks and `known` does not list, and for what it has again."""
         pack = self._sent.pack
-        if pack is None:
+        if pack is None or not (known or self._pack_inputs.has_texts):
             return []
         events = missing.pack_events(known, pack.items, pack.report, self._records.ids(self._sent.attempt))
         if events:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.epoch import diff_epoch, freeze_memory, parse_epoch
+from ctxwrap.memory.epoch import diff_epoch, freeze_memory, parse_epoch, unchanged_ids
 from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.operations import complete_state
 
@@ -48,6 +48,16 @@ def test_epoch_diff_contains_only_changed_items(before: Any, now: Any) -> None:
     changed = {item["id"] for tier in TIERS for item in told.changes[tier]}
     assert changed == {id for id, item in known(now).items() if known(before).get(id) != item}
     assert told.dropped == sorted(known(before).keys() - known(now).keys())
+
+
+@given(MEMORY, MEMORY, st.none() | st.sets(st.sampled_from("abcdefgh")))
+def test_unchanged_items_follow_from_the_epoch_and_its_changes(before: Any, now: Any, among: set[str] | None) -> None:
+    epoch = freeze_memory(before)
+    told = diff_epoch(epoch, now, among)
+    assert told.unchanged == unchanged_ids(epoch, told.changes, told.dropped)
+    for id in told.dropped:  # it came back from swap
+        back = {**told.changes, "core": [*told.changes["core"], {"id": id}]}
+        assert told.unchanged == unchanged_ids(epoch, back, [each for each in told.dropped if each != id])
 
 
 @given(MEMORY)

@@ -12,7 +12,7 @@ import ctxwrap
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.evidence import Evidence as Exported
 from ctxwrap.export.evidence import envelope_of, faults_in
-from ctxwrap.kinds import KINDS, EvidenceMapping, PackKind, Share
+from ctxwrap.kinds import KINDS, EvidenceMapping, PackKind, Share, is_file
 from ctxwrap.pack.receipt import items_in
 from ctxwrap.protocol.instructions import blocks_in, boundary_of
 from ctxwrap.session.opening import TEXT_SOURCES
@@ -190,3 +190,9 @@ def test_texts_stand_in_a_block_of_texts() -> None:
 
 def test_kinds_of_texts_have_a_source_each() -> None:
     assert TEXT_SOURCES.keys() == {row.name for row in KINDS.values() if row.form == "text"}
+
+
+def test_only_texts_and_files_are_missing_context() -> None:
+    """A turn without texts and files does not look for what its pack lacks."""
+    missed = {row.form for row in KINDS.values() if row.severity is not None or is_file(row.name)}
+    assert missed == {"text", "file", "offer"}

@@ -7,16 +7,23 @@ from typing import Any
 
 import openai
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.session.abi import control_issues, event_issues, message_issues, record_issues
+from ctxwrap.session.derived import _WAITING
 from ctxwrap.session.lookup import key_for, open_existing
+from ctxwrap.session.state import SessionState
+from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.turn.summariser import wait_for_summaries
+from ctxwrap.types import Message, Record
 from tests.clients.running import PATIENCE
-from tests.session.telling import KEY, Teller
+from tests.session.telling import KEY, NOW, Teller
+from tests.session.telling import item as kept_item
 from tests.support import item, messages, trailer
 
 TIMES = ("created_at", "updated_at")
@@ -123,6 +130,42 @@ def test_reader_waits_for_the_derived_files_of_its_own_store_only(provider: Prov
         client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hello."}])
     assert not ctxwrap.verify("s", store=stores[0]).findings
     assert [len(list(store.rglob("summary.md"))) for store in stores] == [1, 0]
+
+
+def records_of_a_chat() -> list[tuple[str, Record]]:
+    """The records of a chat that has all kinds of derived files, in the order of their writing."""
+    teller, session = Teller(MemoryStore()), None
+    for turn in range(60):
+        more = [Message("tool", OUTPUT, tool_call_id="c1")] if turn % 7 == 3 else []
+        kept = [kept_item(f"w-{turn}", f"Number {turn} is {turn * turn}.", anchor=turn, first=turn, last=turn)]
+        teller.says(f"Look at src/file{turn}.py, please.", *more, answer=f"Answer {turn}.", keeps=kept)
+        if turn % 9 == 4:
+            session = teller.session
+            with session.locked():
+                session.append(f"e{turn}", [], [{"type": "session_end", "by": "caller", "ctx": {}}], NOW)
+    assert session is not None
+    every = [(stream, record) for stream in ("messages", "events") for record in session.log.read(stream)[0]]
+    return sorted(every, key=lambda each: (each[1]["ctx"]["id"].partition("-")[0][1:].zfill(3), each[0] == "events"))
+
+
+RECORDS = records_of_a_chat()
+
+
+@given(st.sets(st.integers(0, len(RECORDS) - 1)))
+def test_derived_files_do_not_depend_on_when_somebody_looked_at_them(looks: set[int]) -> None:
+    states = [SessionState(Settings()), SessionState(Settings())]
+    for at, (stream, record) in enumerate(RECORDS):
+        for state in states:
+            assert state.take(stream, record, lambda record: record)
+        always, sometimes = states
+        assert (always.derived.ended_at, always.derived.compliance.as_json()) == (
+            sometimes.ended_at,
+            sometimes.compliance.as_json(),
+        )
+        assert len(sometimes._derived._waiting) <= _WAITING
+        if at in looks:
+            assert sometimes.derived.as_json() == always.derived.as_json()
+    assert states[0].derived.as_json() == states[1].derived.as_json()
 
 
 def test_derived_file_that_another_worker_changed_is_written_again() -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from ctxwrap.stores.base import CACHE, FileEntry
 from ctxwrap.stores.files import disk
-from ctxwrap.stores.names import file_parts, name_from_disk, name_on_disk
+from ctxwrap.stores.names import file_parts, name_from_disk, name_on_disk, path_on_disk
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
@@ -27,11 +27,10 @@ class FileTree:
         """Waits until the root's own name is on the medium."""
 
     def entries(self, under: str = "") -> list[FileEntry]:
-        parts = file_parts(under)
-        if self._is_absent(parts):
+        if self._is_absent(under):
             return []
         with self._explained("read"):
-            return sorted(entry for entry in self._walk(parts) if not _is_hidden(entry))
+            return sorted(entry for entry in self._walk(file_parts(under)) if not _is_hidden(entry))
 
     def leftovers(self) -> list[FileEntry]:
         with self._explained("read"):
@@ -39,21 +38,21 @@ class FileTree:
         return sorted(entry for entry in found if _is_hidden(entry) and entry.name.endswith(".new"))
 
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
-        end = None if size is None else start + size
-        parts = file_parts(name)
-        if len(parts) > 1 and self._is_absent(parts):
+        if "/" in name and self._is_absent(name):
             return None
+        end = None if size is None else start + size
         with self._explained("read"), contextlib.suppress(*_ABSENT):
-            if len(parts) < 2:  # no directory on the path could be a link
-                return _loaded("/".join([self._root, *map(name_on_disk, parts)]), start, end)
+            if "/" not in name:  # no directory on the path could be a link
+                return _loaded(f"{self._root}/{path_on_disk(name)}", start, end)
             with self._directory(name) as (directory, last):
                 return _loaded(last, start, end, directory)
         return None
 
-    def _is_absent(self, parts: Sequence[str]) -> bool:
+    def _is_absent(self, name: str) -> bool:
         """Whether the file surely does not exist: most calls ask for files that few sessions have."""
+        path = f"{self._root}/{path_on_disk(name)}" if name else self._root
         try:
-            os.stat("/".join((self._root, *map(name_on_disk, parts))), follow_symlinks=False)
+            os.stat(path, follow_symlinks=False)
         except _ABSENT:
             return True
         except (OSError, ValueError):
