@@ -383,6 +383,20 @@ class PackItem(NamedTuple):
 _DEFAULTS = dict(PackItem._field_defaults)
 
 
+class PackedFiles(NamedTuple):
+    """The files of a call."""
+
+    instructions: str = ""
+    """For the system prompt."""
+    context: str = ""
+    offered: str = ""
+    """Texts that the caller offers for this call."""
+    tokens: int = 0
+    items: tuple[PackItem, ...] = ()
+    report: Mapping[str, Any] = MappingProxyType({})
+    """The assembly report."""
+
+
 class Resource(NamedTuple):
     """A text of a turn's context that others than the model may see."""
 

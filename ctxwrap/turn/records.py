@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxwrap.memory.epoch import unchanged_ids
 from ctxwrap.memory.items import Origin, is_foreign
@@ -30,9 +30,10 @@ from ctxwrap.types import (
     SessionKey,
     TurnInputs,
 )
-from ctxwrap.workingset.reader import FileText
-from ctxwrap.workingset.requests import Decision
-from ctxwrap.workingset.working_set import WorkingSetView
+
+if TYPE_CHECKING:
+    from ctxwrap.workingset.requests import Decision
+    from ctxwrap.workingset.working_set import WorkingSetView
 
 
 class TurnRedactor:
@@ -123,7 +124,9 @@ class TurnRedactor:
             recall=(lambda *found: self.value(recall(*found))) if recall else None,
         )
 
-    def _count(self, view: WorkingSetView) -> None:
+    def _count(self, view: "WorkingSetView") -> None:
+        from ctxwrap.workingset.reader import FileText
+
         assert self._redactor is not None
         for file in view.contents.values():
             self._redactor.found.update(dict(file.found) if isinstance(file, FileText) else {})
@@ -235,7 +238,7 @@ class TurnRecords:
         event = {"type": "repack", "run": self.id, **self._pack_fields(pack, body, stored), "ctx": _blobs(stored)}
         return self._with_stages([event], 2)
 
-    def files(self, decisions: Iterable[Decision]) -> list[Record]:
+    def files(self, decisions: "Iterable[Decision]") -> list[Record]:
         """The events for decisions on requests to the working set."""
         head = {"type": "working_set", "run": self.id, "round": self.inputs.runtime.round}
         return [{**head, **each.as_json(), "ctx": {}} for each in decisions]

@@ -28,7 +28,6 @@ from ctxwrap.types import (
     TextStream,
     TurnInputs,
 )
-from ctxwrap.workingset.actions import ActionStream
 
 
 def is_due(reply: Reply) -> bool:
@@ -229,7 +228,11 @@ class _TextReader:
         self._streams.append(stream)
         settings = self._settings
         takes_actions = self._mode == "enabled" and settings.working_set and settings.working_set_updates
-        return ActionStream(stream, self.sent.texts.quotes) if takes_actions else stream
+        if not takes_actions:
+            return stream
+        from ctxwrap.workingset.actions import ActionStream
+
+        return ActionStream(stream, self.sent.texts.quotes)
 
     def read(self, text: str) -> ParsedReply:
         """Read the whole text of an answer."""
