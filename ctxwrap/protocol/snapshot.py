@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.protocol.fields import (
     COERCIONS,
@@ -15,7 +15,6 @@ from ctxwrap.protocol.fields import (
     question_in,
 )
 from ctxwrap.protocol.instructions import VERSION
-from ctxwrap.protocol.repair.by_keys import Draft
 from ctxwrap.protocol.repair.strict import Unreadable, is_unstorable
 from ctxwrap.protocol.vocabulary import (
     ID_LISTS,
@@ -34,6 +33,9 @@ from ctxwrap.protocol.vocabulary import (
     is_ellipsis,
 )
 from ctxwrap.types import Runtime
+
+if TYPE_CHECKING:
+    from ctxwrap.protocol.repair.by_keys import Draft
 
 State = Mapping[str, Any]
 
@@ -99,7 +101,7 @@ def stale_round(returned: Any, injected: State) -> int | None:
     return returned["round"] if isinstance(then, str) and then < now else None
 
 
-def complete_draft(draft: Draft, previous: State) -> dict[str, Any]:
+def complete_draft(draft: "Draft", previous: State) -> dict[str, Any]:
     """Complete `draft` with previous values for what was cut off or replaced by an ellipsis."""
     data = draft.data
     if not draft.cut and not draft.elided_tiers:
