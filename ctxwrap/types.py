@@ -1,7 +1,6 @@
 """Values that several packages share, as frozen types."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -53,8 +52,7 @@ class Message(NamedTuple):
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What an adapter reads from a request body."""
 
     messages: tuple[Message, ...]
@@ -127,8 +125,7 @@ class HistoryMessage(NamedTuple):
     """Its index in the caller's list; -1 if it comes from the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(NamedTuple):
     """The fields of a snapshot that only the system sets."""
 
     round: int
@@ -139,8 +136,18 @@ class Runtime:
         return {"round": self.round, "datetime": self.datetime, "startup_at": self.startup_at}
 
 
-@dataclass(frozen=True, slots=True)
-class TurnInputs:
+class ForeignOrigins(NamedTuple):
+    """The origins of what contains, or was derived from, text that no participant of the conversation wrote."""
+
+    messages: Mapping[int, str] = {}
+    """By number. Number 0 has the least trusted origin in the log, for assistant messages that the log lacks."""
+    items: Mapping[str, str] = {}
+    """Memory items by id, those of the epoch included."""
+    state: str = ""
+    """The rest of the state that the model is shown; empty if it is not foreign."""
+
+
+class TurnInputs(NamedTuple):
     """What a turn starts from, fixed under the session's lock."""
 
     runtime: Runtime
@@ -174,7 +181,7 @@ class TurnInputs:
     """How the last request of the session began."""
     limit: int | None = None
     """What `context/budget` says: a number of tokens, 0 for no limit."""
-    texts: Mapping[str, tuple["SourcedText", ...]] = field(default_factory=dict)
+    texts: Mapping[str, tuple["SourcedText", ...]] = {}
     """The texts of the session, by kind of pack item."""
     outputs: tuple[str, ...] = ()
     """The tool outputs that were files of the working set in the last request."""
@@ -182,7 +189,7 @@ class TurnInputs:
     """What is missing, as far as the log tells, and what somebody declined to give."""
     misses: int = 0
     """How many of the last replies had no snapshot, in a row."""
-    foreign: "ForeignOrigins" = field(default_factory=lambda: ForeignOrigins())
+    foreign: ForeignOrigins = ForeignOrigins()
     owners: tuple["OwnerView", ...] = ()
     """The user and the team that the call names; `state` has their items among its core items."""
 
@@ -202,18 +209,6 @@ class OwnerView(NamedTuple):
     """The number of the last event of the session whose contribution the owner's log has."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignOrigins:
-    """The origins of what contains, or was derived from, text that no participant of the conversation wrote."""
-
-    messages: Mapping[int, str] = field(default_factory=dict)
-    """By number. Number 0 has the least trusted origin in the log, for assistant messages that the log lacks."""
-    items: Mapping[str, str] = field(default_factory=dict)
-    """Memory items by id, those of the epoch included."""
-    state: str = ""
-    """The rest of the state that the model is shown; empty if it is not foreign."""
-
-
 class SourcedText(NamedTuple):
     """A text of the session, and its source."""
 
@@ -222,20 +217,20 @@ class SourcedText(NamedTuple):
     origin: str = "operator"
 
 
-@dataclass(slots=True, eq=False)
 class Offer:
     """A text that the caller adds to the next call of a session."""
 
-    key: SessionKey
-    kind: str
-    source: str
-    text: str
-    priority: float
-    visibility: tuple[str, ...]
-    holder: object | None = None
-    """The claim of the call that uses it; None if no call does."""
-    warned: bool = False
-    """Whether a warning was logged that a call of another tenant or agent did not use it."""
+    __slots__ = ("holder", "key", "kind", "priority", "source", "text", "visibility", "warned")
+
+    def __init__(
+        self, key: SessionKey, kind: str, source: str, text: str, priority: float, visibility: tuple[str, ...]
+    ) -> None:
+        self.key, self.kind, self.source, self.text = key, kind, source, text
+        self.priority, self.visibility = priority, visibility
+        self.holder: object | None = None
+        """The claim of the call that uses it; None if no call does."""
+        self.warned = False
+        """Whether a warning was logged that a call of another tenant or agent did not use it."""
 
 
 class Prefix(NamedTuple):
@@ -280,8 +275,7 @@ USABLE = ("clean", "repaired", "partial")
 """The statuses of a reading whose snapshot may be applied."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedReply:
+class ParsedReply(NamedTuple):
     """The text of a reply, parsed."""
 
     visible: str
@@ -299,8 +293,7 @@ class ParsedReply:
     """The requests to the working set that the model wrote into its reply; the user does not see them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What an adapter read from a provider's reply so far."""
 
     messages: tuple[Message, ...] = ()
@@ -311,7 +304,7 @@ class Reply:
     """The provider's reason for the end of the reply."""
     natural: bool = False
     """Whether the model came to its own end."""
-    usage: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, Any] = {}
     response_id: str = ""
     model: str = ""
     fetched: bool = False
@@ -393,7 +386,7 @@ class PackedFiles(NamedTuple):
     """Texts that the caller offers for this call."""
     tokens: int = 0
     items: tuple[PackItem, ...] = ()
-    report: Mapping[str, Any] = MappingProxyType({})
+    report: Mapping[str, Any] = {}
     """The assembly report."""
 
 
@@ -406,8 +399,7 @@ class Resource(NamedTuple):
     visibility: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """How a turn went."""
 
     status: Literal["open", "complete", "aborted"] = "open"
@@ -424,13 +416,13 @@ class Report:
     """The status of the trailer."""
     reasks: int = 0
     """How often the model was asked again for a snapshot."""
-    reask_usage: Mapping[str, int] = field(default_factory=dict)
+    reask_usage: Mapping[str, int] = {}
     """The usage of these questions, summed up under the provider's names."""
     reask_error: str = ""
     """The error of a question that got no answer."""
-    assembly: Mapping[str, Any] = field(default_factory=dict)
+    assembly: Mapping[str, Any] = {}
     """The `assembly_report` of the working set, if there is one."""
-    budget: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = {}
     """The token budget: its limit, what set the limit, and what was spent on each kind."""
     stable: float = 0.0
     """The part of the request's tokens, from 0 to 1, that equals the beginning of the session's last request."""
@@ -442,8 +434,7 @@ class Report:
     """How many replies in a row, up to this one, had no snapshot; 0 after a usable one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnRecord(NamedTuple):
     """What `turn_of` returns about one call."""
 
     id: str

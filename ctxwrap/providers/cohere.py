@@ -1,7 +1,6 @@
 """Cohere's chat API, version 2: requests like OpenAI's, replies of content blocks, events of its own."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from ctxwrap.providers.base import TextDelta
@@ -29,7 +28,7 @@ class CohereChat(OpenAIChat):
             reason = "forced tool choice"
         elif body.get("logprobs"):
             reason = "log probabilities"
-        return replace(read, no_trailer=reason, fetched=bool(body.get("documents")))
+        return read._replace(no_trailer=reason, fetched=bool(body.get("documents")))
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CohereRewriter":  # type: ignore[override]
         return CohereRewriter(body, streams)

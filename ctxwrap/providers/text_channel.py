@@ -4,7 +4,6 @@ import json
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -169,10 +168,10 @@ def reading_of(channels: Sequence[Channel]) -> ParsedReply | None:
     found = next((each for each in reversed(readings) if each.status != "missing"), readings[-1])
     follows = any(each.visible.strip() for each in readings[readings.index(found) + 1 :])
     if actions := tuple(action for each in readings for action in each.actions):
-        found = replace(found, actions=actions)
+        found = found._replace(actions=actions)
     if not follows:
         return found
-    return replace(found, violations=(*found.violations, TEXT_FOLLOWS))
+    return found._replace(violations=(*found.violations, TEXT_FOLLOWS))
 
 
 class PlainStream:

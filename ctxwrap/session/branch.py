@@ -3,10 +3,9 @@
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import Origin, is_foreign, least_trusted, least_trusted_foreign
 from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges, tokens_in
@@ -19,8 +18,7 @@ Digest = str
 _spelled = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
+class Alignment(NamedTuple):
     keep: int
     """How many known messages the new ones continue; fewer than all means a new branch."""
     new: int

@@ -166,4 +166,4 @@ def with_owners(
     shown = [item for _, items in views for item in items]
     core = [*shown, *without_repetitions(inputs, knows)]
     state = {**inputs.state, "memory": {**inputs.state["memory"], "core": core}}
-    return replace(inputs, state=state, owners=tuple(view for view, _ in views))
+    return inputs._replace(state=state, owners=tuple(view for view, _ in views))

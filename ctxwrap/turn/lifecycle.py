@@ -7,7 +7,6 @@ A driver calls `open` (again, while the session is busy), then `shrink` if the r
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from time import monotonic, time_ns
@@ -150,7 +149,7 @@ class ManagedCall:
     def record(self) -> TurnRecord:
         record = self.turn.record
         error = self._error or record.report.error
-        return replace(record, report=replace(record.report, not_saved=self.not_saved, error=error))
+        return record._replace(report=record.report._replace(not_saved=self.not_saved, error=error))
 
     # Open
 

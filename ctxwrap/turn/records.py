@@ -1,8 +1,7 @@
 """The records a turn writes, and the redaction of everything it reads and writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.memory.epoch import unchanged_ids
 from ctxwrap.memory.items import Origin, is_foreign
@@ -109,8 +108,8 @@ class TurnRedactor:
         if self._redactor is None:
             return inputs
         new = tuple((TurnRedactor(self._redaction).message(message), number) for message, number in inputs.new)
-        changed: TurnInputs = self.value(replace(inputs, new=()))  # new messages were counted with the request
-        return replace(changed, new=new)
+        changed: TurnInputs = self.value(inputs._replace(new=()))  # new messages were counted with the request
+        return changed._replace(new=new)
 
     def sources(self, sources: PackSources) -> PackSources:
         """Files were redacted when they were read; text retrieved from the log is redacted here."""
@@ -135,8 +134,7 @@ class TurnRedactor:
         """The reading of a reply, redacted also inside its JSON."""
         if reading is None or self._redactor is None:
             return reading
-        return replace(
-            reading,
+        return reading._replace(
             snapshot=self._redactor.numbers_too(reading.snapshot),
             repairs=self.value(reading.repairs),
             violations=self.value(reading.violations),
@@ -149,8 +147,7 @@ def redactor_for(redaction: Redaction | None) -> TurnRedactor | None:
     return None if redaction is None else TurnRedactor(redaction)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecords:
+class TurnRecords(NamedTuple):
     """Builds the records of one turn, and the events of its stages if `evidence` is "log"."""
 
     id: str

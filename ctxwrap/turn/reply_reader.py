@@ -1,7 +1,6 @@
 """The reply of a turn: its trailer is stripped, its snapshot read, and asked for again if it cannot be used."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -108,7 +107,7 @@ class ReaskLoop:
             self.reading = _with_snapshot(original, reading)
         elif text.strip():
             message = Message("assistant", reading.visible)
-            self._body, self._latest = self._asked, replace(reply, messages=(message,), reading=reading)
+            self._body, self._latest = self._asked, reply._replace(messages=(message,), reading=reading)
         return self.reading is not None
 
     def failed(self, error: BaseException) -> None:
@@ -146,8 +145,7 @@ def _cut_short(text: str, finish: str) -> ParsedReply:
 
 def _with_snapshot(original: ParsedReply, answer: ParsedReply) -> ParsedReply:
     """The reading of the original reply, with the snapshot of an answer."""
-    return replace(
-        original,
+    return original._replace(
         snapshot=answer.snapshot,
         repairs=(*original.repairs, "reask"),
         violations=(*original.violations, *answer.violations),
@@ -175,8 +173,7 @@ _LONG = 64 * 1024
 """An event with more characters than this is not read on the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class SentRequest:
+class SentRequest(NamedTuple):
     """The request as it is sent."""
 
     body: Body
@@ -364,8 +361,8 @@ class ReplyReader:
         reply = self._reply
         reading = TurnRedactor(self._settings.redaction).reading(self.reasks.reading or reply.reading)
         if reading is not None and reading.status == "missing" and self.is_snapshot_due(reply):
-            reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
-        return reply if reading is reply.reading else replace(reply, reading=reading)
+            reading = reading._replace(violations=(*reading.violations, NO_SNAPSHOT))
+        return reply if reading is reply.reading else reply._replace(reading=reading)
 
     @property
     def _reply(self) -> Reply:

@@ -12,7 +12,7 @@ The driver (`sync`, `async_`) does the provider's I/O, `lifecycle` that of the s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -132,7 +132,7 @@ class Turn:
             plain = redactor.body(body, adapter.field_names)
             self._inputs = redactor.inputs(inputs)
             if inputs.owners:  # their names and ids are no text to redact
-                self._inputs = replace(self._inputs, owners=inputs.owners)
+                self._inputs = self._inputs._replace(owners=inputs.owners)
             sources = redactor.sources(sources)
         pack_request = PackRequest(key, adapter, plain, self._request, self.mode)
         self._pack_inputs = _PackInputs(pack_request, self._inputs, sources, settings)
@@ -361,7 +361,7 @@ class Turn:
     def _with_violations(self, reading: ParsedReply | None) -> ParsedReply | None:
         if reading is None or not self._outcome.violations:
             return reading
-        return replace(reading, violations=(*reading.violations, *self._outcome.violations))
+        return reading._replace(violations=(*reading.violations, *self._outcome.violations))
 
     @property
     def _origin(self) -> Origin:

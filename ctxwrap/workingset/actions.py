@@ -5,7 +5,6 @@ A block is a fenced `yaml` code block, or lines at the start of a line outside o
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -74,7 +73,7 @@ class ActionStream:
         self._release()
         text = self._show(text + self._voice.end())
         reading = self._inner.reading
-        self._reading = replace(reading, visible="".join(self._shown), actions=tuple(self._blocks))
+        self._reading = reading._replace(visible="".join(self._shown), actions=tuple(self._blocks))
         return text
 
     def whole(self, text: str) -> str:
