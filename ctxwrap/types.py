@@ -304,7 +304,7 @@ class Reply(NamedTuple):
     """The provider's reason for the end of the reply."""
     natural: bool = False
     """Whether the model came to its own end."""
-    usage: Mapping[str, Any] = {}
+    usage: Mapping[str, Any] = MappingProxyType({})
     response_id: str = ""
     model: str = ""
     fetched: bool = False
@@ -376,6 +376,15 @@ class PackItem(NamedTuple):
 _DEFAULTS = dict(PackItem._field_defaults)
 
 
+class Resource(NamedTuple):
+    """A text of a turn's context that others than the model may see."""
+
+    kind: str
+    source: str
+    text: str
+    visibility: tuple[str, ...]
+
+
 class PackedFiles(NamedTuple):
     """The files of a call."""
 
@@ -388,15 +397,6 @@ class PackedFiles(NamedTuple):
     items: tuple[PackItem, ...] = ()
     report: Mapping[str, Any] = {}
     """The assembly report."""
-
-
-class Resource(NamedTuple):
-    """A text of a turn's context that others than the model may see."""
-
-    kind: str
-    source: str
-    text: str
-    visibility: tuple[str, ...]
 
 
 class Report(NamedTuple):

@@ -9,7 +9,7 @@ from ctxwrap.pack import injection, receipt
 from ctxwrap.pack.builder import Pack, PackSources
 from ctxwrap.pack.receipt import item_from_json
 from ctxwrap.redaction import Redaction
-from ctxwrap.redaction.redactor import FieldNames, Redactor
+from ctxwrap.redaction.structure import FieldNames
 from ctxwrap.redaction.visibility import Target
 from ctxwrap.session import blobs
 from ctxwrap.session.abi import legal_name
@@ -39,8 +39,11 @@ class TurnRedactor:
     """Redacts the values of a turn, or returns them as they are if there is no policy; counts what it finds."""
 
     def __init__(self, redaction: Redaction | None) -> None:
-        self._redaction = redaction
-        self._redactor = Redactor(redaction) if redaction else None
+        self._redaction, self._redactor = redaction, None
+        if redaction is not None:
+            from ctxwrap.redaction.redactor import Redactor
+
+            self._redactor = Redactor(redaction)
         self._lines, self._lines_end = "", 0
 
     def evidence(self) -> Record:
