@@ -11,6 +11,7 @@ import openai
 import pytest
 
 import ctxwrap
+from ctxwrap.clients import preparation
 from ctxwrap.testing.practice import Provider
 from ctxwrap.tokens.counting import _FILES, forget_counters, forget_encodings
 from ctxwrap.types import SessionKey
@@ -24,6 +25,7 @@ def encoding_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     pipe = tmp_path / _FILES["o200k_base"][0]
     os.mkfifo(pipe)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(preparation, "_loading", {})
     forget_counters()
     forget_encodings()
     yield pipe
