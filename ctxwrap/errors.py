@@ -24,7 +24,6 @@ Exceptions of the provider's SDK reach the caller unchanged.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class CtxwrapError(Exception):
@@ -117,6 +116,8 @@ class NoSessionWarning(UserWarning):
 
 def unknown_name(kind: str, given: object, known: Iterable[str]) -> SettingsError:
     """The error for a name that is not one of `known`; it suggests the most similar one."""
+    from difflib import get_close_matches
+
     names = sorted(known)
     close = get_close_matches(str(given), names, n=1) or get_close_matches(str(given).lower(), names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""

@@ -1,7 +1,6 @@
 """The kinds of pack items: a table with one row per kind, and the visibility rules that name kinds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -53,8 +52,7 @@ class EvidenceMapping(NamedTuple):
     """Ranking signals that all items of the kind have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackKind:
+class PackKind(NamedTuple):
     name: str
     form: Form
     evidence: EvidenceMapping
@@ -163,14 +161,13 @@ _ROWS = (
     _memory("decisions", "context/decisions.jsonl"),
     _memory("todo", "context/todo.md"),
     _memory("refs", "context/refs.jsonl"),
-    replace(
-        _memory("user_items", _FACTS),
+    _memory("user_items", _FACTS)._replace(
         evidence=EvidenceMapping("durable_memory"),
         share=Share("user", 0.1),
         store="user",
     ),
-    replace(
-        _memory("team_items", _FACTS), evidence=EvidenceMapping("team_memory"), share=Share("team", 0.05), store="team"
+    _memory("team_items", _FACTS)._replace(
+        evidence=EvidenceMapping("team_memory"), share=Share("team", 0.05), store="team"
     ),
     PackKind(
         name="recent_messages",

@@ -1,7 +1,6 @@
 """Values that several packages share, as frozen types."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -218,20 +217,20 @@ class SourcedText(NamedTuple):
     origin: str = "operator"
 
 
-@dataclass(slots=True, eq=False)
 class Offer:
     """A text that the caller adds to the next call of a session."""
 
-    key: SessionKey
-    kind: str
-    source: str
-    text: str
-    priority: float
-    visibility: tuple[str, ...]
-    holder: object | None = None
-    """The claim of the call that uses it; None if no call does."""
-    warned: bool = False
-    """Whether a warning was logged that a call of another tenant or agent did not use it."""
+    __slots__ = ("holder", "key", "kind", "priority", "source", "text", "visibility", "warned")
+
+    def __init__(
+        self, key: SessionKey, kind: str, source: str, text: str, priority: float, visibility: tuple[str, ...]
+    ) -> None:
+        self.key, self.kind, self.source, self.text = key, kind, source, text
+        self.priority, self.visibility = priority, visibility
+        self.holder: object | None = None
+        """The claim of the call that uses it; None if no call does."""
+        self.warned = False
+        """Whether a warning was logged that a call of another tenant or agent did not use it."""
 
 
 class Prefix(NamedTuple):
@@ -384,8 +383,21 @@ class Resource(NamedTuple):
     visibility: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class PackedFiles(NamedTuple):
+    """The files of a call."""
+
+    instructions: str = ""
+    """For the system prompt."""
+    context: str = ""
+    offered: str = ""
+    """Texts that the caller offers for this call."""
+    tokens: int = 0
+    items: tuple[PackItem, ...] = ()
+    report: Mapping[str, Any] = {}
+    """The assembly report."""
+
+
+class Report(NamedTuple):
     """How a turn went."""
 
     status: Literal["open", "complete", "aborted"] = "open"
@@ -402,13 +414,13 @@ class Report:
     """The status of the trailer."""
     reasks: int = 0
     """How often the model was asked again for a snapshot."""
-    reask_usage: Mapping[str, int] = field(default_factory=dict)
+    reask_usage: Mapping[str, int] = {}
     """The usage of these questions, summed up under the provider's names."""
     reask_error: str = ""
     """The error of a question that got no answer."""
-    assembly: Mapping[str, Any] = field(default_factory=dict)
+    assembly: Mapping[str, Any] = {}
     """The `assembly_report` of the working set, if there is one."""
-    budget: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = {}
     """The token budget: its limit, what set the limit, and what was spent on each kind."""
     stable: float = 0.0
     """The part of the request's tokens, from 0 to 1, that equals the beginning of the session's last request."""
@@ -420,8 +432,7 @@ class Report:
     """How many replies in a row, up to this one, had no snapshot; 0 after a usable one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnRecord(NamedTuple):
     """What `turn_of` returns about one call."""
 
     id: str

@@ -3,41 +3,22 @@
 litellm's own loggers and caches work inside the call: they see the injected text and the trailer.
 """
 
-import inspect
 import os
 import sys
-import weakref
 from collections.abc import Callable
-from copy import copy
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ctxwrap.clients.function_call import (
-    EventQueue,
-    ResultForm,
-    async_sender,
-    finished,
-    finished_async,
-    scope_of,
-    sender,
-)
-from ctxwrap.clients.sdk import named_like
-from ctxwrap.clients.sdk_call import remember, to_jsonable, with_cache_key
-from ctxwrap.providers import PROVIDERS, load_adapter
-from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.queue import this_caller
-from ctxwrap.turn import async_, sync
+from ctxwrap.clients.preparation import prepare_calls
+from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.turn.binding import ClientBinding
-from ctxwrap.types import Body
 
-_FUNCTIONS: dict[str, ProviderAdapter] = {
-    name: load_adapter(provider)
-    for provider in PROVIDERS
-    if provider.litellm
-    for name in (provider.litellm, f"a{provider.litellm}")
+FUNCTIONS: dict[str, ProviderSpec] = {
+    name: provider for provider in PROVIDERS if provider.litellm for name in (provider.litellm, f"a{provider.litellm}")
 }
+"""The functions that call a model, and whose requests they take."""
 
 
 def load_litellm() -> Any:
@@ -57,13 +38,15 @@ def is_litellm(client: Any) -> bool:
     if module is None:
         return False
     known = client is module or isinstance(client, (LitellmModule, module.Router))
-    return known or _function_name(client) in _FUNCTIONS
+    return known or _function_name(client) in FUNCTIONS
 
 
 def wrap_litellm(client: Any, binding: ClientBinding) -> Any:
+    if binding.settings.context_mode != "disabled":
+        prepare_calls(FUNCTIONS["completion"].encoding)
     if isinstance(client, ModuleType):
         return LitellmModule(vars(client).get("_module", client), binding)
-    if _function_name(client) in _FUNCTIONS:
+    if _function_name(client) in FUNCTIONS:
         function = client.__wrapped__ if hasattr(client, "_ctxwrap") else client
         return _wrapped_function(function, _function_name(client), binding)
     cls: Any = type(client)
@@ -86,7 +69,7 @@ class LitellmModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(vars(self)["_module"], name)
-        if name not in _FUNCTIONS:
+        if name not in FUNCTIONS:
             return value
         vars(self)[name] = wrapped = _wrapped_function(value, name, vars(self)["_ctxwrap"])
         return wrapped
@@ -113,7 +96,7 @@ def _router_class(cls: type) -> type:
 
     def lookup(self: Any, name: str) -> Any:
         value = cls.__getattribute__(self, name)  # type: ignore[call-arg]  # an unbound method
-        if name not in _FUNCTIONS:
+        if name not in FUNCTIONS:
             return value
         return _wrapped_function(value, name, object.__getattribute__(self, "_ctxwrap"))
 
@@ -122,177 +105,28 @@ def _router_class(cls: type) -> type:
 
 
 def _wrapped_function(function: Callable[..., Any], name: str, binding: ClientBinding) -> Callable[..., Any]:
-    wrapper = _async_call if name.startswith("a") else _call
-    wrapped = wrapper(function, name, _FUNCTIONS[name], binding)
+    wrapped = (_async_call if name.startswith("a") else _call)(function, name, binding)
     wrapped._ctxwrap = binding  # type: ignore[attr-defined]
     return wrapped
 
 
-def _call(
-    function: Callable[..., Any], name: str, adapter: ProviderAdapter, binding: ClientBinding
-) -> Callable[..., Any]:
+def _call(function: Callable[..., Any], name: str, binding: ClientBinding) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        scope = scope_of(binding, kwargs)
-        if scope is None:
-            return function(*args, **kwargs)
-        body = partial(_body, function, name, args, kwargs)
-        keyed = with_cache_key(adapter, function, binding, scope)
-        turn = sync.begin(binding, keyed, body, scope, sender(function, _FORM))
-        return finished(function, turn, _FORM, args, kwargs)
+        return _litellm_call().call(function, name, binding, args, kwargs)
 
     return call
 
 
-def _async_call(
-    function: Callable[..., Any], name: str, adapter: ProviderAdapter, binding: ClientBinding
-) -> Callable[..., Any]:
+def _async_call(function: Callable[..., Any], name: str, binding: ClientBinding) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        scope = scope_of(binding, kwargs)
-        if scope is None:
-            return await function(*args, **kwargs)
-        body = partial(_body, function, name, args, kwargs)
-        keyed = with_cache_key(adapter, function, binding, scope)
-        turn = await async_.begin(binding, keyed, body, scope, async_sender(function, _FORM))
-        return await finished_async(function, turn, _FORM, args, kwargs)
+        return await _litellm_call().call_async(function, name, binding, args, kwargs)
 
     return call
-
-
-def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
-    """The call's arguments by name."""
-    body = {**dict(zip(_parameters(function, name) if args else (), args, strict=False)), **kwargs}
-    field = _FUNCTIONS[name].input_field
-    return {**body, field: to_jsonable(body[field])} if field in body else body
-
-
-def _parameters(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """The names of a function's positional parameters; an async function without any takes those of its sync twin."""
-    parameters = inspect.signature(function).parameters.values()
-    names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-    return names or _parameters(getattr(load_litellm(), name.removeprefix("a")), name)
-
-
-def _dump(value: Any) -> Body:
-    dumped: Body = value if isinstance(value, dict) else value.model_dump(warnings=False)
-    return dumped
-
-
-def _is_stream(result: Any) -> bool:
-    return hasattr(result, "__next__") or hasattr(result, "__anext__")
-
-
-def _show(result: Any, dumped: Body, reply: Body) -> None:
-    """Change `result`, which was dumped as `dumped`, to what `reply` says."""
-    if reply is dumped:
-        return
-    _overlay(result, dumped, reply)
-    hidden = getattr(result, "_hidden_params", None)
-    if _get(hidden, "original_response"):  # the provider's text, with the trailer
-        _set(hidden, "original_response", None)
-
-
-def _overlay(target: Any, before: Any, after: Any) -> None:
-    """Apply the change from `before` to `after` to `target`, the object that `before` was dumped from."""
-    keys = after if isinstance(after, dict) else range(len(after))
-    for key in keys:
-        old = before.get(key) if isinstance(before, dict) else before[key]
-        new = after[key]
-        if old is new or old == new:
-            continue
-        if _same_shape(old, new):
-            _overlay(_get(target, key), old, new)
-        else:
-            _set(target, key, _originals(_get(target, key), old, new))
-
-
-def _same_shape(old: Any, new: Any) -> bool:
-    return (isinstance(old, dict) and isinstance(new, dict)) or (
-        isinstance(old, list) and isinstance(new, list) and len(old) == len(new)
-    )
-
-
-def _originals(target: Any, old: Any, new: Any) -> Any:
-    """The new value; a shortened list is made of the objects that its items were dumped from."""
-    if not (isinstance(old, list) and isinstance(new, list)):
-        return new
-    known = {id(dumped): item for dumped, item in zip(old, target, strict=False)}
-    return [known.get(id(item), item) for item in new]
-
-
-def _get(target: Any, key: Any) -> Any:
-    if isinstance(target, dict):
-        return target.get(key)
-    return target[key] if isinstance(target, list) else getattr(target, str(key), None)
-
-
-def _set(target: Any, key: Any, value: Any) -> None:
-    if isinstance(target, (dict, list)):
-        target[key] = value
-    else:
-        setattr(target, str(key), value)
-
-
-class _ChunkQueue(EventQueue):
-    """The chunks of a stream, which are models of litellm."""
-
-    def __init__(self, call: Any) -> None:
-        super().__init__(call)
-        self._samples: dict[Any, Any] = {}
-
-    def dumped(self, event: Any) -> Body:
-        return _dump(event)
-
-    def shown(self, event: Any, dumped: Body, shown: list[Body]) -> list[Any]:
-        kind = dumped.get("type")
-        self._samples[kind] = event
-        return [
-            self._changed(event, dumped, each)
-            if each is dumped or (each.get("type") == kind and each is shown[-1])
-            else self.made(each)
-            for each in shown
-        ]
-
-    def made(self, event: Body) -> Any:
-        sample = self._samples[event.get("type")].model_copy(deep=True)
-        _overlay(sample, _dump(sample), event)
-        return sample
-
-    def _changed(self, chunk: Any, dumped: Body, event: Body) -> Any:
-        if event is not dumped:
-            _overlay(chunk, dumped, event)
-        return chunk
 
 
 @cache
-def _rewritten_stream_class(cls: Any) -> type:
-    """A subclass of a stream's class whose chunks come without the trailer."""
-
-    class RewrittenStream(cls):  # type: ignore[misc]
-        def __next__(self) -> Any:
-            return self._ctxwrap_queue.read(super().__next__)
-
-        async def __anext__(self) -> Any:
-            return await self._ctxwrap_queue.read_async(super().__anext__)
-
-        async def aclose(self) -> None:
-            try:
-                await super().aclose()
-            finally:
-                if self._ctxwrap_queue.reader != this_caller():  # else litellm closes a stream that broke
-                    await self._ctxwrap_queue.call.stop("closed")
-
-    return named_like(RewrittenStream, cls)
-
-
-def _rewritten_stream(stream: Any, call: Any) -> Any:
-    cls: Any = type(stream)
-    stream = copy(stream)  # litellm's logger holds the original, which would never be dropped
-    stream.__class__ = _rewritten_stream_class(cls)
-    stream._ctxwrap_queue = _ChunkQueue(call)
-    weakref.finalize(stream, call.abandon)
-    return remember(stream, call)
-
-
-_FORM = ResultForm(_dump, _show, _is_stream, _rewritten_stream)
+def _litellm_call() -> Any:
+    """The module for calls; loaded by the first call, most of it before that by the thread that prepares calls."""
+    return import_module("ctxwrap.clients.litellm_call")

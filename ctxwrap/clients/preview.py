@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,7 +74,7 @@ def _view(turn: Turn, session: Session) -> PackView:
     }
     lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
     view = rebuilt_pack(turn.key, start, start.get("epoch") or session.state.epoch, lookups)
-    return replace(view, body=turn.body, missing=turn.record.report.missing)
+    return view._replace(body=turn.body, missing=turn.record.report.missing)
 
 
 def _adapter(client: Any, request: Mapping[str, Any]) -> ProviderAdapter:

@@ -6,6 +6,7 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any
 
+from ctxwrap.clients import preparation
 from ctxwrap.clients.http import facade
 from ctxwrap.clients.sdk_arguments import SdkMethod, SdkPost, hidden_arguments, hide
 from ctxwrap.clients.shortcuts import add_shortcuts
@@ -13,7 +14,6 @@ from ctxwrap.errors import SettingsError
 from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
-from ctxwrap.tokens.counting import preload_encoding
 from ctxwrap.turn.binding import NO_SESSION_NAMES, ClientBinding, SessionNames
 
 SESSION_HEADER = "x-ctxwrap-session"
@@ -274,19 +274,14 @@ def _copy_options(client: Any) -> Mapping[str, Any]:
 
 @cache
 def _sdk_call() -> Any:
-    """The module for calls; loaded by the first call, or before it by the thread that loads the tokenizer."""
+    """The module for calls; loaded by the first call, or before it by the thread that prepares calls."""
     return import_module("ctxwrap.clients.sdk_call")
 
 
 def prepare_calls(cls: type, binding: ClientBinding) -> None:
     """Load what calls of a client need, its tokenizer above all, in a thread; nothing if they have no context."""
     if binding.settings.context_mode != "disabled":
-        preload_encoding(providers_of(cls)[0].encoding, _prepare)
-
-
-def _prepare() -> None:
-    """Load the modules and compile the patterns that a call needs."""
-    _sdk_call().read_sample()
+        preparation.prepare_calls(providers_of(cls)[0].encoding)
 
 
 def finish_sessions(binding: ClientBinding) -> None:

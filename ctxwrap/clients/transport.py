@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ctxwrap.clients.exchange import Exchange, ParkedCalls, decoded_content, without_own_headers
 from ctxwrap.clients.http import OWN_REQUEST, CallInFlight, in_flight, joined, module_of
+from ctxwrap.clients.preparation import prepare_calls
 from ctxwrap.clients.responses import rewrite, rewrite_async
 from ctxwrap.clients.rewritten_body import AsyncStoredCall, StoredCall, payload_in, stored_by
 from ctxwrap.clients.sdk import split_headers
-from ctxwrap.clients.sdk_call import read_sample, with_cache_key
+from ctxwrap.clients.sdk_call import with_cache_key
 from ctxwrap.errors import UnsupportedClient
 from ctxwrap.providers import adapter_at
 from ctxwrap.providers.base import ProviderAdapter
@@ -25,7 +26,6 @@ from ctxwrap.session.threads import in_thread, in_thread_if
 from ctxwrap.settings import Settings, SettingsDict, settings_from
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
-from ctxwrap.tokens.counting import preload_encoding
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import ClientBinding
 from ctxwrap.turn.document_updates import finish_documents
@@ -136,7 +136,7 @@ def _binding(options: DoorOptions) -> ClientBinding:
     store = resolve_store(given.pop("store", None))
     settings = settings_from(given.pop("settings", None), **given)
     if settings.context_mode != "disabled":
-        preload_encoding("o200k_base", read_sample)
+        prepare_calls("o200k_base")
     return ClientBinding(store=store, settings=settings, **names)
 
 

@@ -1,6 +1,5 @@
 """Splits raw messages into sentences, rates how informative they are, and detects filler."""
 
-import re
 import unicodedata
 from functools import lru_cache
 from itertools import takewhile
@@ -24,7 +23,7 @@ from ctxwrap.documents.vocabulary import (
     YES_OR_NO,
 )
 from ctxwrap.language.dates import days_in
-from ctxwrap.language.patterns import has_any
+from ctxwrap.language.patterns import has_any, lazy_pattern
 from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME, split_phrases
 from ctxwrap.language.words import normalise_word
 
@@ -75,14 +74,14 @@ MAX_HEAD, MAX_TAIL = 16_000, 8_000
 
 ELLIPSIS = "…"
 
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)")
-_BULLET = re.compile(r"^\s{0,40}(?:#{1,6}\s|>\s|[-*+•‣–]\s|\(?\d{1,3}[.)]\s|\[[ xX]\]\s)")
-_GAP = re.compile(r"(?<=[.!?…\"'”’»)\]*])\s+|(?<=[。！？؟۔।॥｡．።፧။])(?![」』”’）)])|(?<=[。！？｡][」』”’）)])")
+_FENCE = lazy_pattern(r"^ {0,3}(?:```|~~~)")
+_BULLET = lazy_pattern(r"^\s{0,40}(?:#{1,6}\s|>\s|[-*+•‣–]\s|\(?\d{1,3}[.)]\s|\[[ xX]\]\s)")
+_GAP = lazy_pattern(r"(?<=[.!?…\"'”’»)\]*])\s+|(?<=[。！？؟۔।॥｡．።፧။])(?![」』”’）)])|(?<=[。！？｡][」』”’）)])")
 _CLOSERS = "\"'”’»)]*」』）"
 _ENDS = ".!?…。！？؟۔।॥｡．።፧။"
-_LAST_WORD = re.compile(r"[\w.\-]*$")
+_LAST_WORD = lazy_pattern(r"[\w.\-]*$")
 _ABBREVIATIONS = frozenset(ABBREVIATIONS.split())
-_WORD = re.compile(r"[\w'\-]+")
+_WORD = lazy_pattern(r"[\w'\-]+")
 MAX_READ = 600
 """Characters read from a sentence."""
 _JOINERS = "\u200d\ufe0e\ufe0f\u20e3"
@@ -231,8 +230,8 @@ _FILLER, _PRAISE, _FUNCTION = (frozenset(each.split()) for each in (FILLER, PRAI
 _KNOWN = _FILLER | _PRAISE | _FUNCTION
 _YES_OR_NO, _TIME = frozenset(YES_OR_NO.split()), frozenset(TIME.split())
 _MAX_FILLER = 80
-_UNSPACED = re.compile(rf"(?:{'|'.join(split_phrases(FILLER_UNSPACED))}|[，、！!。～~ ])+")
-_POLITE = re.compile(
+_UNSPACED = lazy_pattern(rf"(?:{'|'.join(split_phrases(FILLER_UNSPACED))}|[，、！!。～~ ])+")
+_POLITE = lazy_pattern(
     r"(?:please )?(?:let me know if|feel free to|don't hesitate|(?:i )?hope (?:this|that) helps|(?:i )?hope you"
     r"|is there anything else|i'm happy to help|happy to help|glad to help|i'd be happy to|looking forward to"
     r"|great question|good question|what a great|sag bescheid|melde dich, wenn|don't worry|no worries|never mind"
@@ -241,23 +240,23 @@ _POLITE = re.compile(
     r"|have a (?:great|good|nice|lovely) "
     r"|n'hésite[sz]? pas|no dudes en|si necesitas algo|me alegro)\b"
 )
-_THANKS = re.compile(r"(?:many |big |and )?(?:thanks|thank you|thx|danke|merci|gracias)\b(?! to\b)[^:;]{0,70}$")
-_GREAT = re.compile(
+_THANKS = lazy_pattern(r"(?:many |big |and )?(?:thanks|thank you|thx|danke|merci|gracias)\b(?! to\b)[^:;]{0,70}$")
+_GREAT = lazy_pattern(
     r"that(?:'s| is) (?:a |so |such a |really )?(?:great|good|awesome|amazing|nice|wonderful)(?: \w+)?[.! ]*$"
 )
 _INTERJECTIONS_WORDS = """
     thanks thank thx hi hey hello wow bye goodbye congrats congratulations happy that's danke
 """
 _INTERJECTIONS = frozenset(_INTERJECTIONS_WORDS.split())
-_NEGATION = re.compile(r"\b(?:not|never|nicht|kein\w*|pas)\b|n't\b")
+_NEGATION = lazy_pattern(r"\b(?:not|never|nicht|kein\w*|pas)\b|n't\b")
 
 _GREETING = "|".join(GREETING.split())
-_GREETED = re.compile(
+_GREETED = lazy_pattern(
     rf"\s{{0,20}}(?i:{_GREETING})"
     r"(?: (?i:there|all|everyone|team|morning|afternoon|evening|morgen|tag|abend|zusammen|días|tardes)){0,2}"
     r"(?P<name>(?: [A-Z][\w'’\-]{1,20}){1,2})?\s?[,!.:;–\-\n]{1,3}\s{1,5}(?=\S)"
 )
-_OPENER = re.compile(
+_OPENER = lazy_pattern(
     rf"(?i:{'|'.join(split_phrases(OPENERS))})\s?[,:–!.]\s{{1,3}}(?=\S)"
     r"|(?i:hi|hey|hello),? (?=(?i:can|could|would|will|i|i'm|im|we|what|how|where|when|who|is|are|do|please)\b)"
     r"|(?i:actually,?|(?:please )?(?:remember|note|keep in mind|be aware)(?: that|,)|just so you know,?) (?=\w)"
@@ -319,12 +318,12 @@ def capitalise(text: str) -> str:
     return text[:1].upper() + text[1:] if is_word else text
 
 
-_SCORED_WORD = re.compile(r"\d[\d.,:]*\d(?![\w\-/])|\w[\w'’.\-/@+#%€$]*")
-ADDRESS = re.compile(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[\w.\-]{1,64}")
+_SCORED_WORD = lazy_pattern(r"\d[\d.,:]*\d(?![\w\-/])|\w[\w'’.\-/@+#%€$]*")
+ADDRESS = lazy_pattern(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[\w.\-]{1,64}")
 _ADDRESS_HINTS = ("@", "://", "www.")
-_QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[\"”“»」』]")
-_FOREIGN = re.compile(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
-_SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_QUOTED = lazy_pattern(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[\"”“»」』]")
+_FOREIGN = lazy_pattern(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
+_SCRIPTS_WITHOUT_SPACES = lazy_pattern(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 _DECIDED_PHRASES, _TASK_PHRASES = split_phrases(DECIDED_PHRASES), split_phrases(TASK_PHRASES)
 _STOP, _DECIDED, _TASK = (frozenset(words.split()) for words in (STOP, DECIDED, TASK))
@@ -383,7 +382,7 @@ def decides(sentence: str) -> bool:
     )
 
 
-_MUST = re.compile(
+_MUST = lazy_pattern(
     r"\b(?:[Ii]|[Ww]e|(?!It\b|This\b|That\b)[A-Z][a-z]{1,20}) must (?!not\b|be\b|have\b|say\b|admit\b)"
     r"|\b[Ii](?:['’]ll| will) (?!be\b|have\b|not\b|never\b|always\b)"
     r"|\b(?:have|has) to (?!say\b|admit\b|do with\b|be\b)"

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -253,7 +253,7 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
             raise NotFound(f"session {key.session!r} of tenant {key.tenant!r} has sent no pack yet")
         return view
     details = turn_details(store, key, turn)
-    return replace(pack_in(session, details), missing=_missing(session, details.info.id))
+    return pack_in(session, details)._replace(missing=_missing(session, details.info.id))
 
 
 def pack_in(session: Session, details: TurnDetails) -> PackView:

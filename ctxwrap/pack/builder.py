@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
@@ -62,6 +62,7 @@ from ctxwrap.types import (
     Injection,
     Message,
     Operation,
+    PackedFiles,
     PackItem,
     Prefix,
     Record,
@@ -70,9 +71,10 @@ from ctxwrap.types import (
     SessionKey,
     TurnInputs,
 )
-from ctxwrap.workingset.priorities import with_adjusted_priorities, with_tool_results
-from ctxwrap.workingset.requests import Decision
-from ctxwrap.workingset.working_set import PackedFiles, WorkingSetView, pack_files
+
+if TYPE_CHECKING:  # `workingset` is loaded by the first call that has files
+    from ctxwrap.workingset.requests import Decision
+    from ctxwrap.workingset.working_set import WorkingSetView
 
 _FRAMES = 64
 """The most tokens that the marks around pinned texts, memory, background and retrieved passages take."""
@@ -103,7 +105,7 @@ Recall = Callable[[Sequence[Passage], int], tuple[Operation, ...]]
 class PackSources(NamedTuple):
     """The sources of a pack beside the state of the session."""
 
-    files: WorkingSetView | None = None
+    files: "WorkingSetView | None" = None
     retrieve: Retrieve | None = None
     recall: Recall | None = None
 
@@ -141,7 +143,7 @@ class Pack(NamedTuple):
     """The assembly report of the working set."""
     origin: Origin
     """The least trusted origin of what the model sees."""
-    outputs: tuple[Decision, ...] = ()
+    outputs: "tuple[Decision, ...]" = ()
     """The tool outputs that entered or left the working set."""
     output_paths: tuple[str, ...] = ()
     """The tool outputs in the working set."""
@@ -161,7 +163,7 @@ def pack(
 class _Packing:
     brief: frozenset[str] = frozenset()
     epoch: Tiers | None = None
-    working_set: WorkingSetView | None = None
+    working_set: "WorkingSetView | None" = None
     """The working set as it is in this turn."""
     files = PackedFiles()
     recent = NO_MESSAGES
@@ -313,6 +315,8 @@ class _Packing:
         view = self.working_set = self.sources.files
         assert view is not None
         if self._follows:
+            from ctxwrap.workingset.priorities import with_adjusted_priorities
+
             boot = replace(view.boot, takes_requests=self.given.mode != "readonly")
             view = with_adjusted_priorities(view._replace(boot=boot), self._messages(), self.inputs.runtime.round)
         files = view.manifest.files
@@ -322,7 +326,7 @@ class _Packing:
         self.working_set = self._without_hidden(view)
         self._pack_files(self.working_set)
 
-    def _without_hidden(self, view: WorkingSetView) -> WorkingSetView:
+    def _without_hidden(self, view: "WorkingSetView") -> "WorkingSetView":
         """The working set without the files that the model may not see."""
         files = view.manifest.files
         seen = tuple(file for file in files if "model" in self.sharing.seen_by(file.kind, file.path))
@@ -337,6 +341,8 @@ class _Packing:
         """Large tool results that are no longer sent, as files that compete with the others."""
         if self.working_set is None or not self._follows:
             return
+        from ctxwrap.workingset.priorities import with_tool_results
+
         unsent, inputs = self.conversation.older[: len(self.conversation.older) - len(self.recent)], self.inputs
         view = with_tool_results(self.working_set, self._messages(), unsent, inputs.runtime.round, inputs.outputs)
         self.working_set = view
@@ -345,7 +351,9 @@ class _Packing:
             self.ledger.spend("working_set", -self.files.tokens)
             self._pack_files(view, quiet=True)
 
-    def _pack_files(self, view: WorkingSetView, *, quiet: bool = False) -> None:
+    def _pack_files(self, view: "WorkingSetView", *, quiet: bool = False) -> None:
+        from ctxwrap.workingset.working_set import pack_files
+
         limit, strict = self.ledger.claimable("working_set"), self.settings.strict
         self.files = pack_files(view, boundary_of(self.given.key), limit, self.measure.text, strict=strict, quiet=quiet)
         self.items += self.files.items

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.protocol.fields import (
     COERCIONS,
@@ -16,7 +16,6 @@ from ctxwrap.protocol.fields import (
     question_in,
 )
 from ctxwrap.protocol.instructions import VERSION
-from ctxwrap.protocol.repair.by_keys import Draft
 from ctxwrap.protocol.repair.strict import Unreadable, is_unstorable
 from ctxwrap.protocol.vocabulary import (
     ID_LISTS,
@@ -35,6 +34,9 @@ from ctxwrap.protocol.vocabulary import (
     is_ellipsis,
 )
 from ctxwrap.types import Runtime
+
+if TYPE_CHECKING:
+    from ctxwrap.protocol.repair.by_keys import Draft
 
 State = Mapping[str, Any]
 
@@ -100,7 +102,7 @@ def stale_round(returned: Any, injected: State) -> int | None:
     return returned["round"] if isinstance(then, str) and then < now else None
 
 
-def complete_draft(draft: Draft, previous: State) -> dict[str, Any]:
+def complete_draft(draft: "Draft", previous: State) -> dict[str, Any]:
     """Complete `draft` with previous values for what was cut off or replaced by an ellipsis."""
     data = draft.data
     if not draft.cut and not draft.elided_tiers:

@@ -6,7 +6,7 @@ from copy import copy
 from typing import Any, NamedTuple, Protocol, Self
 
 from ctxwrap.providers.messages import cache_key
-from ctxwrap.redaction.redactor import SHARED_FIELDS, FieldNames
+from ctxwrap.redaction.structure import SHARED_FIELDS, FieldNames
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.too_long import TooLong, too_long_in
 from ctxwrap.types import Body, Injection, Reply, Request, SessionKey, TextStream

@@ -23,7 +23,7 @@ from ctxwrap.providers.messages import (
     set_path,
 )
 from ctxwrap.providers.text_channel import Channel
-from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.redaction.structure import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream

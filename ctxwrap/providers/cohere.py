@@ -7,7 +7,7 @@ from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import set_path, tool_call
 from ctxwrap.providers.openai_chat import OpenAIChat
 from ctxwrap.providers.text_channel import Channel, reading_of
-from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.redaction.structure import SHARED_FIELDS
 from ctxwrap.types import Body, Message, Reply, Request, TextStream
 
 _NATURAL = frozenset({"COMPLETE", "STOP_SEQUENCE"})

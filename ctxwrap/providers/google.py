@@ -24,7 +24,7 @@ from ctxwrap.providers.messages import (
     with_references,
 )
 from ctxwrap.providers.text_channel import Channel, reading_of
-from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.redaction.structure import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import ContentCounter, as_list, messages_tokens
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream

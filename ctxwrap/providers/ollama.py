@@ -22,7 +22,7 @@ from ctxwrap.providers.messages import (
 )
 from ctxwrap.providers.openai_chat import with_instructions
 from ctxwrap.providers.text_channel import Channel
-from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.redaction.structure import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import ContentCounter, messages_tokens
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream

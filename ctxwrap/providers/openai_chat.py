@@ -26,7 +26,7 @@ from ctxwrap.providers.messages import (
     with_injected_texts,
 )
 from ctxwrap.providers.text_channel import Channel
-from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.redaction.structure import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import PER_REPLY, ContentCounter, as_list
 from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream

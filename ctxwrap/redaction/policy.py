@@ -5,13 +5,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.redaction.numbers import TextSpan, folded
-from ctxwrap.redaction.secrets import KINDS, POLICIES
+
+if TYPE_CHECKING:
+    from ctxwrap.redaction.numbers import TextSpan
 
 logger = logging.getLogger("ctxwrap")
+
+POLICIES = ("keys", "emails", "ibans", "cards", "ssns", "phones")
+"""The kinds of secrets, in the order of their search."""
 
 ERROR = "[redacted:error]"
 """The placeholder for a text that could not be redacted."""
@@ -112,6 +116,9 @@ class Redaction:
         return Redacted(more.text, tuple(both.items())) if more.found else result
 
     def _by_patterns(self, text: str) -> Redacted:
+        from ctxwrap.redaction.numbers import folded
+        from ctxwrap.redaction.secrets import KINDS
+
         found, plain = Counter[str](), folded(text)
         for _ in range(_PASSES):
             before = text
@@ -135,7 +142,7 @@ def _decoded(escape: re.Match[str]) -> str:
     return chr(int(escape[1], 16))
 
 
-def _replaced(text: str, spans: Iterable[TextSpan], word: str) -> str:
+def _replaced(text: str, spans: "Iterable[TextSpan]", word: str) -> str:
     pieces, end = list[str](), 0
     for first, last in spans:
         pieces += (text[end:first], word)

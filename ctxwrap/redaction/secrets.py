@@ -301,4 +301,3 @@ KINDS = (
     SecretKind("ssns", "ssn", (numbers.social_security_numbers,)),
     SecretKind("phones", "phone", (numbers.phone_numbers,)),
 )
-POLICIES = tuple(kind.policy for kind in KINDS)

@@ -73,8 +73,7 @@ _passage: Callable[[tuple[int, int, str, str, str, float, tuple[str, ...], str]]
 """Like `_make`, without a call in Python for each passage."""
 
 
-@dataclass(frozen=True, slots=True)
-class PassageSelection:
+class PassageSelection(NamedTuple):
     """The passages that fit the budget."""
 
     text: str = ""

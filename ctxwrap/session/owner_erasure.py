@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ctxwrap.errors import NotFound
@@ -92,8 +91,7 @@ def _trace_in(
     turns = {turn_in(record) for record in messages if number_in(record) in numbers}
     texts = (text for record in messages if number_in(record) in numbers for text in texts_of(record))
     gone = redaction(events, ids=ids, texts=(*found.contents, *texts))
-    gone = replace(
-        gone,
+    gone = gone._replace(
         tells=repeats,
         trailers=gone.trailers | turns,
         choices=gone.choices | turns,

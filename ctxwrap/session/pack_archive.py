@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ctxwrap.memory.epoch import Tiers, unchanged_ids
 from ctxwrap.pack.injection import Instructions, memory_text
@@ -27,8 +27,7 @@ _GONE = "[no longer kept]"
 _UNKNOWN = "[a message that the log does not have]"
 
 
-@dataclass(frozen=True, slots=True)
-class Lookups:
+class Lookups(NamedTuple):
     """Finds the messages and texts that a pack refers to."""
 
     message: Callable[[int], LoggedMessage | None]
@@ -182,7 +181,7 @@ class PackArchive:
         except (LookupError, TypeError, ValueError) as error:
             logger.debug("session %r: invalid pack: %r", self._key.session, error)
             return None
-        return replace(view, missing=open_in(past.missing))
+        return view._replace(missing=open_in(past.missing))
 
     def show(self, past: SessionState) -> None:
         """Write `pack.json` and `pack.md` of the newest call, unless they are up to date."""

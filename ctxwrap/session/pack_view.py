@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from ctxwrap.kinds import kind_named
 from ctxwrap.session.abi import source_issue
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import numbers_in
-from ctxwrap.types import Body, MissingContext, PackItem, Record
+from ctxwrap.types import MissingContext, PackItem, Record
 
 
 class PackBlock(NamedTuple):
@@ -26,8 +25,7 @@ class PackBlock(NamedTuple):
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class PackView:
+class PackView(NamedTuple):
     turn: str
     """The id of the turn; empty for a preview."""
     session: str
@@ -41,13 +39,13 @@ class PackView:
     blocks: tuple[PackBlock, ...]
     sha256: str = ""
     """The hash of the whole request as JSON with sorted keys."""
-    report: Record = field(default_factory=dict)
+    report: Mapping[str, Any] = {}
     """The `assembly_report` of the working set."""
     notes: tuple[str, ...] = ()
     """What can no longer be shown, and why."""
     missing: tuple[MissingContext, ...] = ()
     """The missing context that is open at the end of the turn."""
-    body: Body = field(default_factory=dict)
+    body: Mapping[str, Any] = {}
     """The whole request of a preview."""
 
     @property

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -183,7 +182,7 @@ def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, .
     if not events:
         raise NotFound(f"session {known.key.session!r} has no child {child!r}")
     texts = (text for event in events for text in strings_in([event.get("handoff"), event.get("result")]))
-    gone = replace(redaction((), ids=(), texts=filter(_is_long, texts)), children=frozenset({str(child)}), summaries=0)
+    gone = redaction((), ids=(), texts=filter(_is_long, texts))._replace(children=frozenset({str(child)}), summaries=0)
     trace = _trace_of(known, (), gone)
     if trace:
         control = {"messages": known.state.sequence["messages"]}
@@ -231,9 +230,9 @@ def found_in(known: Session, item: str | None, query: str | None) -> Erasure:
     ids, events = _chosen(known.memory, item, query), known.records("events")
     versions = [each for _, each in items_in(events) if each.get("id") in ids]
     contents = [str(each.get("content")) for each in versions]
-    gone = replace(redaction(events, ids=ids), tells=repeated_in(contents, known.memory, query, ids))
+    gone = redaction(events, ids=ids)._replace(tells=repeated_in(contents, known.memory, query, ids))
     sources = frozenset(number for each in versions for number in _numbers(str(each.get("source"))))
-    trace = _trace_of(known, ids, gone if ids else replace(gone, summaries=0), sources)
+    trace = _trace_of(known, ids, gone if ids else gone._replace(summaries=0), sources)
     return trace._replace(contents=tuple(contents), learned=tuple(str(each.get("source")) for each in versions))
 
 
@@ -346,7 +345,7 @@ def _trace(known: Session, messages: Sequence[Record], purged: Record) -> Erasur
         message=purged["ctx"]["seq"],
     )
     own = frozenset({purged["ctx"]["seq"]})
-    return _trace_of(known, ids, replace(gone, entries=own, tells=source.made_line), own)
+    return _trace_of(known, ids, gone._replace(entries=own, tells=source.made_line), own)
 
 
 def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:

@@ -4,8 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.session.blobs import blobs_in, reference_in, texts_in, with_named_texts
 from ctxwrap.session.branch import digest
@@ -37,8 +36,7 @@ LONG = 12
 """Texts of at least this length are also searched inside words and in other memory items."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRedaction:
+class EventRedaction(NamedTuple):
     """What is erased from events."""
 
     ids: frozenset[str] = frozenset()
@@ -67,7 +65,7 @@ class EventRedaction:
     """Child sessions whose inputs and results are erased."""
 
     def event(self, event: Record) -> Record:
-        if not any(getattr(self, field.name) for field in fields(self)):
+        if not any(self):
             return event
         if event.get("type") == "document":
             return {**event, "content": self._document(event)} if "content" in event else event
@@ -300,7 +298,7 @@ def with_contents(gone: EventRedaction, events: Iterable[Record], load: Callable
         for blob in blobs_in(event):
             with suppress(LookupError):
                 found |= {blob["id"]} if holds(load(blob)) else set()
-    return replace(gone, blobs=frozenset(found))
+    return gone._replace(blobs=frozenset(found))
 
 
 def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -4,10 +4,9 @@ import logging
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack
 
 from ctxwrap.errors import SettingsError, unknown_name
 from ctxwrap.settings import Mode, Purpose, SettingsDict, check_mode, check_purpose
@@ -20,8 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     session: str | None = None
     tenant: str | None = None
     agent: str | None = None
@@ -49,7 +47,7 @@ class ScopeNames(TypedDict, total=False):
     purpose: Purpose
 
 
-_NAMES = tuple(field.name for field in fields(Scope) if field.name not in ("is_apart", "offers"))
+_NAMES = tuple(name for name in Scope._fields if name not in ("is_apart", "offers"))
 _MOST_OFFERS = 64
 """Limit of waiting offers; older ones are dropped."""
 _NOBODY = Scope()
@@ -83,7 +81,7 @@ def using(**names: Unpack[ScopeNames]) -> Iterator[None]:
     Inner blocks add to outer ones. The scope is a context variable: an async task and `asyncio.to_thread` inherit it
     when they start, and keep it after the block ends. Other threads do not; use `carry` for them.
     """
-    with _entered(replace(_current.get(), **names_from("using", names))):
+    with _entered(_current.get()._replace(**names_from("using", names))):
         yield
 
 
@@ -91,7 +89,7 @@ def add_offer(offer: Offer) -> None:
     """Keep an offer for calls in this context until its `using` block ends."""
     here = _current.get()
     waiting = [each for each in here.offers if each.holder is None]
-    _current.set(replace(here, offers=(*waiting, offer)[-_MOST_OFFERS:]))
+    _current.set(here._replace(offers=(*waiting, offer)[-_MOST_OFFERS:]))
 
 
 def offers_for(key: SessionKey) -> tuple[Offer, ...]:

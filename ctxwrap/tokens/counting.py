@@ -4,12 +4,12 @@ import collections
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from hashlib import sha256
 from math import ceil
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 
 from ctxwrap.tokens.models import Family, family_of, litellm_directory
 
@@ -40,9 +40,6 @@ a million spaces make it panic."""
 _encodings_lock = Lock()
 _counters_lock = Lock()
 _loaded: dict[str, Encode | None] = {}
-_loading: dict[str, Thread] = {}
-_FORK_TIMEOUT = 10.0
-"""Seconds that a fork waits for encodings that are being loaded."""
 
 
 def encoding(name: str) -> Encode | None:
@@ -53,35 +50,10 @@ def encoding(name: str) -> Encode | None:
         return _loaded[name]
 
 
-def preload_encoding(name: str, prepare: Callable[[], None]) -> None:
-    """Run `prepare`, then load an encoding, in a thread; a caller that needs the encoding meanwhile waits."""
-    if name in _loaded or name in _loading:
-        return
-
-    def load() -> None:
-        prepare()
-        encoding(name)
-
-    thread = Thread(target=load, name="ctxwrap-loading", daemon=True)
-    with suppress(RuntimeError):  # an interpreter that is shutting down starts no threads
-        thread.start()
-        _loading[name] = thread
-
-
-def _finish_loading() -> None:
-    for thread in list(_loading.values()):
-        thread.join(_FORK_TIMEOUT)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_finish_loading)  # a forked child would wait for locks of a thread that it does not have
-
-
 def forget_encodings() -> None:
     """Search for the files again."""
     with _encodings_lock:
         _loaded.clear()
-        _loading.clear()
 
 
 def count_with(encode: Encode, text: str) -> int:

@@ -1,9 +1,8 @@
 """The measure of a call: tokens of texts, messages and requests, at most; and truncation to a number of tokens."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 from unicodedata import category
 
 from ctxwrap.protocol.instructions import sanitise
@@ -105,8 +104,7 @@ def _largest(cut: "_Cut", limit: int, size: int, count: CountTokens) -> str:
     return best
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
+class _Cut(NamedTuple):
     """The positions at which a text may be cut."""
 
     text: str

@@ -15,7 +15,6 @@ from datetime import datetime
 
 from ctxwrap.errors import StoreUnavailable
 from ctxwrap.memory.items import least_trusted
-from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.session.background import background
 from ctxwrap.session.document_versions import News, news_of, next_version
 from ctxwrap.session.documents import EXTRACT
@@ -140,6 +139,7 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
     """
     from ctxwrap.documents.document import LONGEST, TRIMMED, trimmed
     from ctxwrap.documents.sections import MAX_NODES, node_counts
+    from ctxwrap.redaction.redactor import redaction_function
 
     try:
         session.sync()

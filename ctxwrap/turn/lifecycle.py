@@ -7,11 +7,10 @@ A driver calls `open` (again, while the session is busy), then `shrink` if the r
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from time import monotonic, time_ns
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ctxwrap.errors import Conflict, KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.pack.builder import PackSources
@@ -31,8 +30,9 @@ from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.turn.telemetry import telemetry_of
 from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, Offer, Record, Report, Request, Resource, SessionKey, TurnRecord
-from ctxwrap.workingset.requests import Decision
-from ctxwrap.workingset.working_set import with_offers
+
+if TYPE_CHECKING:
+    from ctxwrap.workingset.requests import Decision
 
 
 class PassthroughCall:
@@ -103,6 +103,8 @@ def pack_sources(
     """What a pack may use beyond the state of its session: files, offers, retrieval."""
     files = binding.files(scope, model, session)
     if offers and scope.mode != "disabled":
+        from ctxwrap.workingset.working_set import with_offers
+
         files = with_offers(files, offers, model, binding.settings.redaction)
     return PackSources(files, session.retrieve, session.recall) if binding.settings.retrieval else PackSources(files)
 
@@ -147,7 +149,7 @@ class ManagedCall:
     def record(self) -> TurnRecord:
         record = self.turn.record
         error = self._error or record.report.error
-        return replace(record, report=replace(record.report, not_saved=self.not_saved, error=error))
+        return record._replace(report=record.report._replace(not_saved=self.not_saved, error=error))
 
     # Open
 
@@ -368,7 +370,7 @@ class ManagedCall:
             if self._telemetry is not None:
                 self._telemetry.saved(lambda: self.record, start)
 
-    def _decide_files(self, session: Session, turn: Turn, interrupted: str) -> Sequence[Decision]:
+    def _decide_files(self, session: Session, turn: Turn, interrupted: str) -> "Sequence[Decision]":
         """Decide on what the model asks of the working set. Never raises."""
         try:
             return self._binding.decide_files(turn.file_requests(interrupted), session, turn.round)
@@ -376,7 +378,7 @@ class ManagedCall:
             logger.warning("ctxwrap: the model's requests to the working set were ignored: %r", error)
             return ()
 
-    def _write_end(self, session: Session, turn: Turn, interrupted: str, decisions: Sequence[Decision]) -> None:
+    def _write_end(self, session: Session, turn: Turn, interrupted: str, decisions: "Sequence[Decision]") -> None:
         now = self._clock()
         contributed: dict[str, list[tuple[int, Record]]] = {}
 

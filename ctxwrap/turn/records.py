@@ -1,7 +1,7 @@
 """The records a turn writes, and the redaction of everything it reads and writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.memory.epoch import unchanged_ids
 from ctxwrap.memory.items import Origin, is_foreign
@@ -9,7 +9,7 @@ from ctxwrap.pack import injection, receipt
 from ctxwrap.pack.builder import Pack, PackSources
 from ctxwrap.pack.receipt import item_from_json
 from ctxwrap.redaction import Redaction
-from ctxwrap.redaction.redactor import FieldNames, Redactor
+from ctxwrap.redaction.structure import FieldNames
 from ctxwrap.redaction.visibility import Target
 from ctxwrap.session import blobs
 from ctxwrap.session.abi import legal_name
@@ -29,17 +29,21 @@ from ctxwrap.types import (
     SessionKey,
     TurnInputs,
 )
-from ctxwrap.workingset.reader import FileText
-from ctxwrap.workingset.requests import Decision
-from ctxwrap.workingset.working_set import WorkingSetView
+
+if TYPE_CHECKING:
+    from ctxwrap.workingset.requests import Decision
+    from ctxwrap.workingset.working_set import WorkingSetView
 
 
 class TurnRedactor:
     """Redacts the values of a turn, or returns them as they are if there is no policy; counts what it finds."""
 
     def __init__(self, redaction: Redaction | None) -> None:
-        self._redaction = redaction
-        self._redactor = Redactor(redaction) if redaction else None
+        self._redaction, self._redactor = redaction, None
+        if redaction is not None:
+            from ctxwrap.redaction.redactor import Redactor
+
+            self._redactor = Redactor(redaction)
         self._lines, self._lines_end = "", 0
 
     def evidence(self) -> Record:
@@ -122,7 +126,9 @@ class TurnRedactor:
             recall=(lambda *found: self.value(recall(*found))) if recall else None,
         )
 
-    def _count(self, view: WorkingSetView) -> None:
+    def _count(self, view: "WorkingSetView") -> None:
+        from ctxwrap.workingset.reader import FileText
+
         assert self._redactor is not None
         for file in view.contents.values():
             self._redactor.found.update(dict(file.found) if isinstance(file, FileText) else {})
@@ -232,7 +238,7 @@ class TurnRecords(NamedTuple):
         event = {"type": "repack", "run": self.id, **self._pack_fields(pack, body, stored), "ctx": _blobs(stored)}
         return self._with_stages([event], 2)
 
-    def files(self, decisions: Iterable[Decision]) -> list[Record]:
+    def files(self, decisions: "Iterable[Decision]") -> list[Record]:
         """The events for decisions on requests to the working set."""
         head = {"type": "working_set", "run": self.id, "round": self.inputs.runtime.round}
         return [{**head, **each.as_json(), "ctx": {}} for each in decisions]

@@ -1,7 +1,6 @@
 """The reply of a turn: its trailer is stripped, its snapshot read, and asked for again if it cannot be used."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -28,7 +27,6 @@ from ctxwrap.types import (
     TextStream,
     TurnInputs,
 )
-from ctxwrap.workingset.actions import ActionStream
 
 
 def is_due(reply: Reply) -> bool:
@@ -174,8 +172,7 @@ _LONG = 64 * 1024
 """An event with more characters than this is not read on the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class SentRequest:
+class SentRequest(NamedTuple):
     """The request as it is sent."""
 
     body: Body
@@ -225,7 +222,11 @@ class _TextReader:
         self._streams.append(stream)
         settings = self._settings
         takes_actions = self._mode == "enabled" and settings.working_set and settings.working_set_updates
-        return ActionStream(stream, self.sent.texts.quotes) if takes_actions else stream
+        if not takes_actions:
+            return stream
+        from ctxwrap.workingset.actions import ActionStream
+
+        return ActionStream(stream, self.sent.texts.quotes)
 
     def read(self, text: str) -> ParsedReply:
         """Read the whole text of an answer."""

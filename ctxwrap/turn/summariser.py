@@ -17,7 +17,6 @@ from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.memory.items import Origin, least_trusted
 from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.protocol.reply import read_reply
-from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.session.scope import apart
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
@@ -211,6 +210,8 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
 
     The request is logged first, so that a failure is not repeated before `every` more messages.
     """
+    from ctxwrap.redaction.redactor import redaction_function
+
     try:
         with defer_finalizers(), session.locked():
             source = _source(session) if _is_due(session, writer) else None

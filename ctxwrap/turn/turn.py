@@ -14,7 +14,7 @@ The driver (`sync`, `async_`) does the provider's I/O, `lifecycle` that of the s
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxwrap.memory.items import Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.memory.memory import Memory, merge_capabilities, write_once_violations
@@ -49,7 +49,9 @@ from ctxwrap.types import (
     TurnInputs,
     TurnRecord,
 )
-from ctxwrap.workingset.requests import Decision, FileRequest, requests_in_json, requests_in_text
+
+if TYPE_CHECKING:
+    from ctxwrap.workingset.requests import Decision, FileRequest
 
 Records = tuple[list[Record], list[Record]]
 """Messages and events for the log."""
@@ -252,23 +254,28 @@ class Turn:
 
     # Close
 
-    def file_requests(self, interrupted: str = "") -> tuple[FileRequest, ...]:
+    def file_requests(self, interrupted: str = "") -> "tuple[FileRequest, ...]":
         """What a complete reply asks of the working set, in its snapshot or in its text."""
         if self.reader.why_incomplete(interrupted):
             return ()
         reply = self.reader.reply
         snapshot = self._usable_snapshot(reply)
-        listed = requests_in_json(snapshot["working_set"]) if snapshot and "working_set" in snapshot else ()
-        fault = "" if reply.natural else "the reply was cut short"
+        listed = snapshot.get("working_set") if snapshot else None
         blocks = reply.reading.actions if reply.reading else ()
-        return (*listed, *(each._replace(fault=fault) for block in blocks for each in requests_in_text(block)))
+        if listed is None and not blocks:
+            return ()
+        from ctxwrap.workingset.requests import requests_in_json, requests_in_text
+
+        fault = "" if reply.natural else "the reply was cut short"
+        written = (each._replace(fault=fault) for block in blocks for each in requests_in_text(block))
+        return (*requests_in_json(listed), *written)
 
     def closing_records(
         self,
         memory: Memory,
         answer_number: int = 0,
         interrupted: str = "",
-        file_decisions: Sequence[Decision] = (),
+        file_decisions: "Sequence[Decision]" = (),
     ) -> Records:
         """The reply so far, and the events that end the turn, with what the reply changes in `memory`.
 

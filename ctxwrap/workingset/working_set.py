@@ -10,7 +10,7 @@ from ctxwrap.kinds import EXCERPTS, KINDS
 from ctxwrap.redaction import Redaction
 from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import CountTokens, Measure
-from ctxwrap.types import Offer, PackItem, SessionKey, SourcedText
+from ctxwrap.types import Offer, PackedFiles, PackItem, SessionKey, SourcedText
 from ctxwrap.workingset.assembly import Boot, FileAssembly, assemble_files
 from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
 from ctxwrap.workingset.manifest_file import load_manifest
@@ -61,20 +61,6 @@ class WorkingSetView(NamedTuple):
             found = self.contents.get(file.path)
             if file.kind == kind and isinstance(found, FileText):
                 yield SourcedText(file.path, found.text, "file")
-
-
-class PackedFiles(NamedTuple):
-    """The files of a call."""
-
-    instructions: str = ""
-    """For the system prompt."""
-    context: str = ""
-    offered: str = ""
-    """Texts that the caller offers for this call."""
-    tokens: int = 0
-    items: tuple[PackItem, ...] = ()
-    report: Mapping[str, Any] = {}
-    """The assembly report."""
 
 
 class WorkingSet:

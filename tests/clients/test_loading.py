@@ -11,6 +11,7 @@ import openai
 import pytest
 
 import ctxwrap
+from ctxwrap.clients import preparation
 from ctxwrap.testing.practice import Provider
 from ctxwrap.tokens.counting import _FILES, forget_counters, forget_encodings
 from ctxwrap.types import SessionKey
@@ -24,6 +25,7 @@ def encoding_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     pipe = tmp_path / _FILES["o200k_base"][0]
     os.mkfifo(pipe)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(preparation, "_loading", {})
     forget_counters()
     forget_encodings()
     yield pipe
@@ -64,6 +66,30 @@ def test_wrap_starts_loading_the_tokenizer(provider: Provider, home: Path, encod
     writing.start()  # which ends as soon as somebody reads
     writing.join(PATIENCE)
     assert not writing.is_alive()
+
+
+COLLECTING = """
+import gc, threading, openai, ctxwrap
+from ctxwrap.clients import preparation
+gc.set_threshold(1_000_000_000, 10, 10)  # none by itself
+gc.collect()
+for _ in range(TIMES):
+    gc.collect(1)
+where = []
+gc.callbacks.append(lambda phase, info: phase == "start" and where.append(threading.current_thread().name))
+ctxwrap.wrap(openai.OpenAI(api_key="k"), store="memory:", session="s")
+for thread in preparation._loading.values():
+    thread.join()
+print(*where)
+"""
+
+
+@pytest.mark.parametrize(("times", "where"), [(9, ""), (10, "ctxwrap-loading")])
+def test_full_collection_that_is_due_delays_no_call(times: int, where: str) -> None:
+    code = COLLECTING.replace("TIMES", str(times))
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == where
+    )
 
 
 FORKING = """

@@ -1,7 +1,7 @@
 """The table of kinds: a kind that is one row behaves like the built-in ones, from the request to the evidence."""
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def test_visibility_rules_name_a_new_kind(chat: Chat) -> None:
 
 
 def test_visibility_rules_may_not_hide_a_new_kind_that_is_required(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "weather", replace(WEATHER, is_required=True))
+    monkeypatch.setitem(KINDS, "weather", WEATHER._replace(is_required=True))
     with pytest.raises(SettingsError, match="must name the model"):
         ctxwrap.Settings(visibility={"weather": ["reviewer"]})
 
@@ -157,7 +157,7 @@ def test_item_beyond_the_share_of_a_new_kind_is_missing_context(chat: Chat) -> N
 
 
 def test_long_text_of_a_new_kind_that_truncates_is_cut(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "weather", replace(WEATHER, truncates=True))
+    monkeypatch.setitem(KINDS, "weather", WEATHER._replace(truncates=True))
     chat.texts = [SourcedText(SOURCE, "rain\n" * 400)]
     turn = chat.turn(budget=4000)
     (item,) = (item for item in turn.pack if item.kind == "weather")
@@ -167,7 +167,7 @@ def test_long_text_of_a_new_kind_that_truncates_is_cut(chat: Chat, monkeypatch: 
 
 
 def test_new_kind_of_offer_is_a_row(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    tide = replace(KINDS["team_memory"], name="tide", evidence=EvidenceMapping("external_resource"))
+    tide = KINDS["team_memory"]._replace(name="tide", evidence=EvidenceMapping("external_resource"))
     monkeypatch.setitem(KINDS, "tide", tide)
     with ctxwrap.using(session="s"):
         ctxwrap.offer("tide", "High at noon.", source="tables", visibility=["model", "evidence_export"])

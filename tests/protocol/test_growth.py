@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.recovery import MAX_DAMAGED, recover
+from ctxwrap.protocol.recovery import recover
+from ctxwrap.protocol.repair.steps import MAX_DAMAGED
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from tests.growth import grows_too_fast
 

@@ -14,6 +14,7 @@ import ctxwrap
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, policy
 from ctxwrap.redaction.redactor import Redactor
+from ctxwrap.redaction.secrets import KINDS
 from ctxwrap.turn.records import TurnRedactor
 from tests.growth import grows_too_fast
 from tests.redaction.corpus import POSITIVE, TOKENS
@@ -44,6 +45,10 @@ def test_words_around_a_secret_stay(text: str, secret: str) -> None:
 @pytest.mark.parametrize("text", HARMLESS)
 def test_lookalikes_stay(text: str) -> None:
     assert ALL.redacted(text) == (text, ())
+
+
+def test_every_kind_of_secret_is_a_policy() -> None:
+    assert tuple(kind.policy for kind in KINDS) == policy.POLICIES
 
 
 def test_only_named_kinds_are_replaced() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.vocabulary import MAX_DEPTH
@@ -20,6 +20,23 @@ class Unreadable(ValueError):
 
 class Ambiguous(Unreadable):
     """The text has several equally good readings."""
+
+
+class RecoveredObject(NamedTuple):
+    """An object, the repairs, and whether the text ended inside it."""
+
+    data: dict[str, Any]
+    repairs: tuple[str, ...] = ()
+    cut: bool = False
+
+
+def read_strictly(text: str) -> RecoveredObject | None:
+    """Read a text that is one strict JSON object."""
+    try:
+        data, end = strict_prefix(text)
+    except ValueError:
+        return None
+    return RecoveredObject(data) if end == len(text) else None
 
 
 def strict_prefix(text: str, *, control: bool = False) -> tuple[dict[str, Any], int]:
