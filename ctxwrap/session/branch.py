@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ctxwrap.memory.items import Origin, is_foreign, least_trusted, least_trusted_foreign
-from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges, tokens_in
+from ctxwrap.stores.log_format import numbers_in, ranges
 from ctxwrap.tokens.message_columns import LoggedMessages, MessageColumns
 from ctxwrap.types import Content, LoggedMessage, Message, Record
 
@@ -356,8 +356,8 @@ class Branch:
 
     def as_json(self) -> Record:
         recent = [
-            {**as_record(message), "ctx": {"seq": number, "tokens": dict(tokens)}}
-            for number, message, tokens in self._recent
+            (number, role, content, name, calls, call, dict(extra), dict(tokens))
+            for number, (role, content, name, calls, call, extra), tokens in self._recent
         ]
         # json parses one long string much faster than a long list
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
@@ -369,7 +369,8 @@ class Branch:
         digests = value["digests"].split(" ") if value["digests"] else []
         ids = value["ids"].split("\n") if digests else []
         recent = [
-            LoggedMessage(record["ctx"]["seq"], message_in(record), tokens_in(record)) for record in value["recent"]
+            LoggedMessage(number, Message(role, content, name, tuple(calls), call, extra), tokens)
+            for number, role, content, name, calls, call, extra, tokens in value["recent"]
         ]
         numbers = numbers_in(value["numbers"])
         return cls(digests, ids, recent, value["before"], numbers, Ranges(*value["left"]), value["dropped"])

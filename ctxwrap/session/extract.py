@@ -84,8 +84,8 @@ class Extract:
             self._first.append(candidate)
         return terms
 
-    def as_json(self) -> list[ExtractedSentence]:
-        return self._candidates
+    def as_json(self) -> list[tuple[Any, ...]]:
+        return list(map(tuple, self._candidates))  # named ones take three times as long to encode
 
     @classmethod
     def from_json(cls, value: Iterable[Iterable[Any]]) -> "Extract":
@@ -133,8 +133,8 @@ class ConversationDigest:
             one, other = self.rows[at : at + 2]
             self.rows[at : at + 2] = [DigestRow(one.first, other.last, _chosen([*one.sentences, *other.sentences]))]
 
-    def as_json(self) -> list[DigestRow]:
-        return self.rows
+    def as_json(self) -> list[tuple[Any, ...]]:
+        return [(first, last, list(map(tuple, sentences))) for first, last, sentences in self.rows]
 
     @classmethod
     def from_json(cls, value: Iterable[tuple[int, int, list[Any]]]) -> "ConversationDigest":
