@@ -171,10 +171,10 @@ def _own_words(message: str) -> str:
             fenced = not fenced
             continue
         if not fenced and not _QUOTED_LINE.match(line):
-            line = _CODE.sub(MASK, line)
+            line = _CODE.sub(MASK, line) if "`" in line else line
             kept.append(_QUOTES.sub(MASK, line) if has_any(line, _QUOTE_MARKS) else line)
     text = "\n".join(kept)
-    heading = _HEADING.search(text)  # a document starts here
+    heading = _HEADING.search(text) if "#" in text else None  # a document starts here
     paragraphs = (text[: heading.start()] if heading else text).split("\n\n")
     paragraphs = paragraphs[:1] if len(message) > _LONG_MESSAGE else paragraphs
     return "\n".join(paragraph for paragraph in paragraphs if len(paragraph) <= _LONG_PARAGRAPH)

@@ -291,10 +291,11 @@ class Branch:
         end = max(self._first, len(self._columns.kept) - without)
         return LoggedMessages(self._columns, self._first if most is None else max(self._first, end - most), end)
 
-    @property
-    def recent(self) -> dict[int, LoggedMessage]:
-        """The recent messages by number."""
-        return {kept.number: kept for kept in self._recent}
+    def message(self, number: int) -> LoggedMessage | None:
+        """The recent message with that number, if there is one."""
+        numbers = self._columns.numbers
+        at = bisect_left(numbers, number, lo=self._first)
+        return self._columns.kept[at] if numbers[at : at + 1] == [number] else None
 
     def since(self, number: int) -> list[LoggedMessage]:
         """The recent messages after a message number."""
@@ -356,7 +357,7 @@ class Branch:
 
     def as_json(self) -> Record:
         recent = [
-            (number, role, content, name, calls, call, dict(extra), dict(tokens))
+            (number, role, content, name, calls, call, dict(extra) if extra else None, dict(tokens))
             for number, (role, content, name, calls, call, extra), tokens in self._recent
         ]
         # json parses one long string much faster than a long list
@@ -369,7 +370,7 @@ class Branch:
         digests = value["digests"].split(" ") if value["digests"] else []
         ids = value["ids"].split("\n") if digests else []
         recent = [
-            LoggedMessage(number, Message(role, content, name, tuple(calls), call, extra), tokens)
+            LoggedMessage(number, Message(role, content, name, tuple(calls), call, extra or {}), tokens)
             for number, role, content, name, calls, call, extra, tokens in value["recent"]
         ]
         numbers = numbers_in(value["numbers"])

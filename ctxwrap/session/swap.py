@@ -368,4 +368,9 @@ def _item_name(item: MemoryItem) -> tuple[str, str]:
 
 
 def _json(record: Record) -> bytes:
-    return json.dumps(record, indent=2).encode() + b"\n"
+    """A record of texts, a line for each: `json` takes ten times as long to indent."""
+    lines = [f"  {_encode(name)}: {_encode(value)}" for name, value in record.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+_encode = json.JSONEncoder().encode
