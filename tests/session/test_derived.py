@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import ctxwrap
 from ctxwrap.session.abi import control_issues, event_issues, message_issues, record_issues
 from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.stores.base import Files
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.turn.summariser import wait_for_summaries
 from tests.clients.running import PATIENCE
-from tests.session.telling import KEY, Teller
+from tests.session.telling import KEY, Teller, directory_of
+from tests.session.telling import item as fact
 from tests.support import item, messages, trailer
 
 TIMES = ("created_at", "updated_at")
@@ -132,6 +135,24 @@ def test_derived_file_that_another_worker_changed_is_written_again() -> None:
         workers[worker].turns = turn
         workers[worker].says("Really?", answer=answer)
         assert store.open(KEY).files.load("latest.md") == f"{answer}\n".encode()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda path: None, Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"x" * 9999)],
+    ids=["none", "deleted", "emptied", "replaced"],
+)
+def test_file_that_becomes_longer_is_whole(home: Path, damage: Callable[[Path], None]) -> None:
+    teller = Teller(FileStore(home))
+    facts = directory_of(teller.store) / "context" / "facts.jsonl"
+    for number in range(5):
+        teller.says("Remember this.", keeps=[fact(f"f-{number}", f"Fact {number}", tier="core")])
+        written = facts.read_bytes()
+        assert written.count(b"\n") == number + 1
+        damage(facts)
+    with teller.session.locked():
+        teller.session.rebuild()
+    assert facts.read_bytes() == written
 
 
 def test_derived_files_conform_to_the_abi(provider: Provider, home: Path) -> None:
