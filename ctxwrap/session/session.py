@@ -97,6 +97,8 @@ class Session:
         self._retriever = self._new_retriever()
         self._positions = dict.fromkeys(STREAMS, 0)
         self._placed = False
+        self._is_derived = self._derives
+        """Whether derived files have all that was read of the log."""
 
     @property
     def line(self) -> TurnQueue:
@@ -296,16 +298,18 @@ class Session:
             self._derive()
 
     def catch_up(self) -> None:
-        """Bring derived files up to date, unless every append does."""
-        if not self._derives:
+        """Bring derived files up to date, unless they are, as after every append of a session that `derives`."""
+        if not self._is_derived:
             with defer_finalizers():
-                self.transaction(self._catch_up)
+                self.transaction(self.derive)
         if self._settings.embedder is not None:
             self._retriever.embed(self.next_message, self.transaction)
 
-    def _catch_up(self) -> None:
-        self._derive()
-        self._retriever.save(_INDEX_EVERY)
+    def derive(self) -> None:
+        """The same inside `locked`, for who has more to do there."""
+        if not self._derives:
+            self._derive()
+            self._retriever.save(_INDEX_EVERY)
 
     def keep(self, data: bytes) -> Record:
         """Store a content once, and return the reference for a record."""
@@ -434,6 +438,7 @@ class Session:
                 if len(self._recent) > _RECENT:
                     self._recent.pop(next(iter(self._recent)))
         self._positions[stream] = position
+        self._is_derived = self._derives
 
     def _new_retriever(self) -> Retriever:
         return Retriever(self.log, self._embedding, self.pick, self.clock)
@@ -462,6 +467,7 @@ class Session:
                 self.rebuild()
             elif self.state.turns.state != "active":
                 self.packs.show(self.state)
+            self._is_derived = True
         except Outdated:
             raise
         except Exception as error:
