@@ -367,11 +367,12 @@ class PackItem(NamedTuple):
 
     def as_json(self) -> Record:
         """The item as the log keeps it, without fields that have their default value."""
-        fields = {name: value for name, value in self._asdict().items() if value != _DEFAULTS.get(name)}
+        each = zip(self._fields, self, _USUAL, strict=True)
+        fields: Record = {name: value for name, value, usual in each if value != usual}
         return fields | {name: list(fields[name]) for name in ("visibility", "refs") if name in fields}
 
 
-_DEFAULTS = dict(PackItem._field_defaults)
+_USUAL = tuple(map(PackItem._field_defaults.get, PackItem._fields))
 
 
 class Resource(NamedTuple):

@@ -311,9 +311,10 @@ class _Task(NamedTuple):
     gist: Gist
 
 
+@lru_cache(maxsize=512)
 def _verb_in(line: str) -> tuple[str, str]:
     """The first word of what a task demands, and the rest."""
-    text = strip_line(line)
+    text = gist_of(line).text
     lead = _TO_DO.match(text)
     verb, _, rest = text[lead.end() if lead else 0 :].partition(" ")
     return verb, rest
@@ -353,7 +354,7 @@ class ChangeHints:
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        said = _in_both_forms(" ".join(set[str]().union(*map(str.split, texts))))
+        said = _in_both_forms(" ".join(set(" ".join(texts).split())))
         small = folded(said)
         self._moves = [hint for hint in _MOVE_HINTS if hint in small] if _DIGIT.search(said) else []
         self._done = [hint for hint in _DONE_HINTS if hint in small]

@@ -1,6 +1,7 @@
 """Finds the document lines in one message by rules."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from ctxwrap.documents.sentences import (
@@ -156,8 +157,9 @@ def extract_lines(raw: RawMessage, who: str) -> list[DocumentLine]:
     return list(found)[:_MAX_LINES]
 
 
+@lru_cache(maxsize=1024)
 def line_of_item(type: str, content: str, who: str) -> DocumentLine:
-    """Return the line of a memory item, in its own words."""
+    """Return the line of a memory item, in its own words; most items are in one version after the other."""
     content = one_line(content, 2 * _MAX_LINE)
     section, text = _line_of_statement(Statement(type.strip().casefold(), "working", 0.5, content), who)
     return DocumentLine(section, _short(text))

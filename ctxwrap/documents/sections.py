@@ -109,7 +109,7 @@ def append_line(sections: Sequence[Section], name: str, line: str) -> list[Secti
     at = _place(sections, name)
     following = ("",) if at < len(sections) else ()
     before = list(sections[:at])
-    if text_of(before).strip():
+    if any(section.heading or any(map(str.strip, section.units)) for section in before):
         before[-1] = Section(before[-1].heading, _with_blank_end(before[-1].units))
     return [*before, Section(f"# {name}", (line, *following)), *sections[at:]]
 

@@ -4,9 +4,10 @@ import re
 
 from ctxwrap.language.chinese import clauses as chinese
 from ctxwrap.language.english import clauses as english
-from ctxwrap.language.patterns import folded, has_any, lazy_pattern
+from ctxwrap.language.patterns import folded, has_any, lazy_pattern, shortest_hints
 from ctxwrap.language.rules import MASK, AssertedSentence, Statement
 from ctxwrap.language.vocabulary import split_phrases
+from ctxwrap.language.words import WordHints
 
 __all__ = ["MAX_STATEMENTS", "AssertedSentence", "Statement", "asserted_sentences", "statements_in", "statements_of"]
 
@@ -92,6 +93,22 @@ _INVENTED_HINTS = split_phrases(
     "suppos|imagin|hypothetically|let's say|lets say|let us say|assum|write|draft|compose|create|generate|make up"
     "|invent|tell|continue|finish|假设|想象|假如|假定|设想|写"
 )
+_FICTION_BIT, _REWORK_BIT, _INVENTED_BIT = _BITS = 1, 2, 4
+_WORDS = tuple(
+    shortest_hints(max(phrase.split(), key=len) for phrase in hints)
+    for hints in (_FICTION_HINTS, _REWORK_HINTS, _INVENTED_HINTS)
+)
+"""The longest word of each hint."""
+
+
+def _hints_of(word: str) -> int:
+    small = folded(word)
+    return sum(bit for bit, words in zip(_BITS, _WORDS, strict=True) if has_any(small, words))
+
+
+_HINTS = WordHints(_hints_of)
+"""What the words of a text hint at; few texts need a look for whole phrases."""
+
 _COLON = lazy_pattern("[:：]")
 _INTRODUCED = lazy_pattern(
     r"\b(?:write|draft|compose|create|generate|text|reply|email|message|prompt|say|print|echo"
@@ -137,18 +154,23 @@ def statements_of(sentence: AssertedSentence) -> list[Statement]:
 def asserted_sentences(message: str) -> list[AssertedSentence]:
     """Return the sentences that the author asserts: no quotes, code, drafts, fiction or pasted text."""
     text = _own_words(message)
-    small = folded(text)
-    is_fiction = has_any(small, _FICTION_HINTS) and _FICTION.search(text)
-    if is_fiction or (has_any(small, _REWORK_HINTS) and _REWORK.search(text)) or _LETTER.search(text):
+    hints = _HINTS.of(text)
+    small = folded(text) if hints else ""
+    is_fiction = hints & _FICTION_BIT and has_any(small, _FICTION_HINTS) and _FICTION.search(text)
+    is_rework = hints & _REWORK_BIT and has_any(small, _REWORK_HINTS) and _REWORK.search(text)
+    if is_fiction or is_rework or _LETTER.search(text):
         return []
-    if (invented := _start_of_invention(text, small)) is not None:
+    if (invented := _start_of_invention(text, small if hints & _INVENTED_BIT else "")) is not None:
         text = text[: text.rfind("\n", 0, invented) + 1] + _sentences_before(text, invented)
     return [sentence for line in _lines(text) for sentence in _sentences(line)]
 
 
 def _start_of_invention(text: str, small: str) -> int | None:
-    """Return where the author makes something up, or introduces a text by a colon; `small` is the folded text."""
-    found = [_INVENTED.search(text) if has_any(small, _INVENTED_HINTS) else None]
+    """Return where the author makes something up, or introduces a text by a colon.
+
+    `small` is the folded text, or empty if its words hint at no invention.
+    """
+    found = [_INVENTED.search(text) if small and has_any(small, _INVENTED_HINTS) else None]
     if first := _COLON.search(text):
         last = max(text.rfind(":"), text.rfind("："))
         found.append(_INTRODUCED.search(text, max(0, first.start() - _LONGEST_INTRODUCTION), last + 2))
@@ -171,10 +193,10 @@ def _own_words(message: str) -> str:
             fenced = not fenced
             continue
         if not fenced and not _QUOTED_LINE.match(line):
-            line = _CODE.sub(MASK, line)
+            line = _CODE.sub(MASK, line) if "`" in line else line
             kept.append(_QUOTES.sub(MASK, line) if has_any(line, _QUOTE_MARKS) else line)
     text = "\n".join(kept)
-    heading = _HEADING.search(text)  # a document starts here
+    heading = _HEADING.search(text) if "#" in text else None  # a document starts here
     paragraphs = (text[: heading.start()] if heading else text).split("\n\n")
     paragraphs = paragraphs[:1] if len(message) > _LONG_MESSAGE else paragraphs
     return "\n".join(paragraph for paragraph in paragraphs if len(paragraph) <= _LONG_PARAGRAPH)

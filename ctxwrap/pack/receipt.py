@@ -94,13 +94,23 @@ def _read(row: list[Any]) -> PackItem:
     unusual = refs.pop() if refs and isinstance(refs[-1], dict) else {}
     shape, named = _SHAPES[name], tuple(map(str, refs))
     item = shape._replace(tokens=tokens, refs=named, freshness=_freshness(shape.source, named))
-    return item_from_json({**item._asdict(), **unusual}) if unusual else item
+    return item._replace(**_known(unusual)) if unusual else item
 
 
 def item_from_json(value: Mapping[str, Any]) -> PackItem:
     """The inverse of `as_json`."""
-    known = {name: value[name] for name in PackItem._fields if name in value}
-    return PackItem(**known | {name: tuple(known[name]) for name in ("visibility", "refs") if name in known})
+    return PackItem(**_known(value))
+
+
+def _known(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an item in a record, which may have others."""
+    known = {name: each for name, each in value.items() if name in _FIELDS}
+    for name in known.keys() & _SEQUENCES:
+        known[name] = tuple(known[name])
+    return known
+
+
+_FIELDS, _SEQUENCES = frozenset(PackItem._fields), {"visibility", "refs"}
 
 
 def budget_as_json(budget: Record) -> Record:

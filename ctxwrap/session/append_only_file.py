@@ -9,7 +9,10 @@ from ctxwrap.types import Record
 
 def line(record: Record) -> bytes:
     """A record as one line of ASCII, so that no character in it can split the line."""
-    return json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
+    return _encode(record).encode() + b"\n"
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
 class AppendOnlyFile:

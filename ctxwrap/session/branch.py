@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import Origin, is_foreign, least_trusted, least_trusted_foreign
-from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges, tokens_in
+from ctxwrap.stores.log_format import numbers_in, ranges
 from ctxwrap.tokens.message_columns import LoggedMessages, MessageColumns
 from ctxwrap.types import Content, LoggedMessage, Message, Record
 
@@ -289,10 +289,11 @@ class Branch:
         end = max(self._first, len(self._columns.kept) - without)
         return LoggedMessages(self._columns, self._first if most is None else max(self._first, end - most), end)
 
-    @property
-    def recent(self) -> dict[int, LoggedMessage]:
-        """The recent messages by number."""
-        return {kept.number: kept for kept in self._recent}
+    def message(self, number: int) -> LoggedMessage | None:
+        """The recent message with that number, if there is one."""
+        numbers = self._columns.numbers
+        at = bisect_left(numbers, number, lo=self._first)
+        return self._columns.kept[at] if numbers[at : at + 1] == [number] else None
 
     def since(self, number: int) -> list[LoggedMessage]:
         """The recent messages after a message number."""
@@ -354,8 +355,8 @@ class Branch:
 
     def as_json(self) -> Record:
         recent = [
-            {**as_record(message), "ctx": {"seq": number, "tokens": dict(tokens)}}
-            for number, message, tokens in self._recent
+            (number, role, content, name, calls, call, dict(extra) if extra else None, dict(tokens))
+            for number, (role, content, name, calls, call, extra), tokens in self._recent
         ]
         # json parses one long string much faster than a long list
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
@@ -367,7 +368,8 @@ class Branch:
         digests = value["digests"].split(" ") if value["digests"] else []
         ids = value["ids"].split("\n") if digests else []
         recent = [
-            LoggedMessage(record["ctx"]["seq"], message_in(record), tokens_in(record)) for record in value["recent"]
+            LoggedMessage(number, Message(role, content, name, tuple(calls), call, extra or {}), tokens)
+            for number, role, content, name, calls, call, extra, tokens in value["recent"]
         ]
         numbers = numbers_in(value["numbers"])
         return cls(digests, ids, recent, value["before"], numbers, Ranges(*value["left"]), value["dropped"])

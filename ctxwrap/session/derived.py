@@ -206,11 +206,19 @@ class Derived:
         While a turn is open only the session's state is written; the rest follows at its end.
         """
         for name, data in self._contents(memory, state).items():
-            if self._saved.get(name) != data:
-                files.save(name, data)
+            before = self._saved.get(name)
+            if before != data:
+                self._save(files, name, before or b"", data)
                 self._saved[name] = data
         self.children.save(files)
         return all([self.swap.save(files), self.dedup.save(files)])
+
+    @staticmethod
+    def _save(files: Files, name: str, before: bytes, data: bytes) -> None:
+        """Extend a file that became longer; to replace it takes more time."""
+        is_longer = before and data.startswith(before)
+        if not is_longer or not files.extend(name, data[len(before) :], len(before)):
+            files.save(name, data)
 
     def _contents(self, memory: Memory, state: str) -> dict[str, bytes]:
         control = {"state": state, "created_at": self.created_at, "updated_at": self.updated_at}

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
-from ctxwrap.language.words import terms_of
+from ctxwrap.language.words import WordTable, terms_of
 
 _READ = 600
 """The characters of a message that are read."""
@@ -65,8 +65,7 @@ class Extract:
         self._looked_at += len(new)
         self._counts.update(chain.from_iterable(new))
         weights = {
-            term: min(_COMMON, count) + (1 if term.isalpha() or not _has_digit(term) else 3)
-            for term, count in self._counts.items()
+            term: (count if count < _COMMON else _COMMON) + _OWN_WEIGHTS[term] for term, count in self._counts.items()
         }
         scored = [
             ExtractedSentence(number, role, text, score)
@@ -84,16 +83,16 @@ class Extract:
             self._first.append(candidate)
         return terms
 
-    def as_json(self) -> list[ExtractedSentence]:
-        return self._candidates
+    def as_json(self) -> list[tuple[Any, ...]]:
+        return list(map(tuple, self._candidates))  # named ones take three times as long to encode
 
     @classmethod
     def from_json(cls, value: Iterable[Iterable[Any]]) -> "Extract":
         return cls(ExtractedSentence(*each) for each in value)
 
 
-def _has_digit(term: str) -> bool:
-    return any(map(str.isdigit, term))
+_OWN_WEIGHTS = WordTable(lambda term: 3 if any(map(str.isdigit, term)) else 1)
+"""The weights of terms, apart from how often they occur."""
 
 
 def _score(role: str, text: str, terms: int, weight: float) -> float:
@@ -133,8 +132,8 @@ class ConversationDigest:
             one, other = self.rows[at : at + 2]
             self.rows[at : at + 2] = [DigestRow(one.first, other.last, _chosen([*one.sentences, *other.sentences]))]
 
-    def as_json(self) -> list[DigestRow]:
-        return self.rows
+    def as_json(self) -> list[tuple[Any, ...]]:
+        return [(first, last, list(map(tuple, sentences))) for first, last, sentences in self.rows]
 
     @classmethod
     def from_json(cls, value: Iterable[tuple[int, int, list[Any]]]) -> "ConversationDigest":

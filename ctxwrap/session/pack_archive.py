@@ -191,8 +191,8 @@ class PackArchive:
             self._saved = shown
 
     def lookups(self, past: SessionState) -> Lookups:
-        recent = past.branch.recent
-        return Lookups(lambda number: recent.get(number) or self._message(number), self._text)
+        recent = past.branch.message
+        return Lookups(lambda number: recent(number) or self._message(number), self._text)
 
     def _message(self, number: int) -> LoggedMessage | None:
         if not number:

@@ -40,6 +40,12 @@ _RECORDS_AT_A_TIME = 32
 _UNSAVED = 256
 """After this many new messages a query saves the index itself."""
 
+_LONG = 1000
+"""A message counts once more for each so many characters: to index it again takes that much longer."""
+
+_MEANINGS_EVERY = 32
+"""Vectors are saved after this many new messages at the latest: they take longer to make than an index of words."""
+
 Add = Callable[[int, Record, str], None]
 """Adds a message: its number and the text to index."""
 
@@ -108,6 +114,7 @@ class IncrementalIndexer:
         self._unsaved += 1
         try:
             text = text_of(record, self._log)
+            self._unsaved += len(text) // _LONG
             if text.strip():
                 self._add(number, record, text)
             return len(text)
@@ -336,7 +343,7 @@ class Retriever:
         """
         if self._index is not None:
             self._index[1].save(least)
-        self._meanings.save(least)
+        self._meanings.save(min(least, _MEANINGS_EVERY))
 
     def _told(self, index: Index, hit: "RankedPassage", reasons: tuple[str, ...]) -> Passage:
         text = (self._texts.passage(hit.number, hit.part) or "").strip()

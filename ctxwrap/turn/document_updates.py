@@ -105,7 +105,7 @@ def _update_quietly(session: Session, turn: str, clock: Callable[[], datetime]) 
 
 
 def update_document(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
-    """Write the next version if there are new messages, once these are durable.
+    """Write the next version if there are new messages, once these are durable, and bring derived files up to date.
 
     If more messages come meanwhile, the version waits for the next update.
     """
@@ -115,6 +115,7 @@ def update_document(session: Session, turn: str, clock: Callable[[], datetime]) 
         if _uncovered(session) and session.state.sequence["messages"] <= durable:
             session.append(turn, [], [next_version(session)], clock(), is_edge=False)
         _outdated.mark(session, outdated=_uncovered(session) > 0)
+        session.derive()
 
     with defer_finalizers():
         session.transaction(write)

@@ -33,19 +33,32 @@ def test_a_lazy_pattern_behaves_like_a_compiled_one() -> None:
 
 
 HINTED = (
-    (statements._FICTION, statements._FICTION_HINTS),
-    (statements._REWORK, statements._REWORK_HINTS),
-    (statements._INVENTED, statements._INVENTED_HINTS),
+    (statements._FICTION, statements._FICTION_HINTS, statements._FICTION_BIT),
+    (statements._REWORK, statements._REWORK_HINTS, statements._REWORK_BIT),
+    (statements._INVENTED, statements._INVENTED_HINTS, statements._INVENTED_BIT),
 )
 
 
 @given(st.data())
 def test_a_text_that_matches_a_pattern_has_one_of_its_hints(data: st.DataObject) -> None:
-    late, hints = data.draw(st.sampled_from(HINTED))
+    late, hints, bit = data.draw(st.sampled_from(HINTED))
     pattern = re.compile(late.pattern, re.IGNORECASE)
     text = data.draw(st.text(max_size=5)) + data.draw(st.from_regex(pattern))
     for spelling in (text, text.replace("i", "\u0131"), text.replace("s", "\u017f"), text.upper()):
-        assert not pattern.search(spelling) or has_any(folded(spelling), hints)
+        if pattern.search(spelling):
+            assert has_any(folded(spelling), hints)
+            assert statements._HINTS.of(spelling) & bit, "a word of it hints at the pattern"
+
+
+@given(
+    st.lists(
+        st.sampled_from(["You ARE", "let's say", "_", "-", "Jk", "x" * 40, "改成英文", " ", "ﬁx", "İ"]), max_size=9
+    )
+)
+def test_a_hint_in_a_text_is_a_hint_of_one_of_its_words(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    for _, hints, bit in HINTED:
+        assert not has_any(folded(text), hints) or statements._HINTS.of(text) & bit
 
 
 @given(st.from_regex(re.compile(statements._INTRODUCED.pattern, re.IGNORECASE), fullmatch=True))

@@ -207,6 +207,8 @@ def test_failing_document_write_does_not_fail_the_call(provider: Provider, home:
         assert [say(chat, text).choices[0].message.content for text in TOLD] == ["Hello, world."] * 4
     assert documents(home) == []
     assert len(support.messages(home, "s")) == 8
+    (summary,) = home.rglob("summary.md")
+    assert "messages:1-8," in summary.read_text("utf-8"), "derived files do not wait for the document"
 
 
 class TestForgetting:

@@ -50,7 +50,8 @@ def _walk(steps: list[tuple[str, int]]) -> None:
         assert known[-1:] == [*now][-1:]
         assert branch.history(2, 3) == [*now][: max(0, len(now) - 2)][-3:]
         assert branch.since(number - 3) == [each for each in now if each.number > number - 3]
-        assert branch.recent == {each.number: each for each in now}
+        recent = {each.number: each for each in now}
+        assert all(branch.message(each) == recent.get(each) for each in range(number + 2))
         assert Branch.from_json(branch.as_json()).history(0) == now
         seen.append((now, [*now]))
     assert all(view == messages for view, messages in seen), "what a turn began with stays"

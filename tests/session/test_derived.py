@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.session.state import SessionState
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Files
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.turn.summariser import wait_for_summaries
 from ctxwrap.types import Message, Record
 from tests.clients.running import PATIENCE
-from tests.session.telling import KEY, NOW, Teller
-from tests.session.telling import item as kept_item
+from tests.session.telling import KEY, NOW, Teller, directory_of
+from tests.session.telling import item as fact
 from tests.support import item, messages, trailer
 
 TIMES = ("created_at", "updated_at")
@@ -137,7 +139,7 @@ def records_of_a_chat() -> list[tuple[str, Record]]:
     teller, session = Teller(MemoryStore()), None
     for turn in range(60):
         more = [Message("tool", OUTPUT, tool_call_id="c1")] if turn % 7 == 3 else []
-        kept = [kept_item(f"w-{turn}", f"Number {turn} is {turn * turn}.", anchor=turn, first=turn, last=turn)]
+        kept = [fact(f"w-{turn}", f"Number {turn} is {turn * turn}.", anchor=turn, first=turn, last=turn)]
         teller.says(f"Look at src/file{turn}.py, please.", *more, answer=f"Answer {turn}.", keeps=kept)
         if turn % 9 == 4:
             session = teller.session
@@ -175,6 +177,24 @@ def test_derived_file_that_another_worker_changed_is_written_again() -> None:
         workers[worker].turns = turn
         workers[worker].says("Really?", answer=answer)
         assert store.open(KEY).files.load("latest.md") == f"{answer}\n".encode()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda path: None, Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"x" * 9999)],
+    ids=["none", "deleted", "emptied", "replaced"],
+)
+def test_file_that_becomes_longer_is_whole(home: Path, damage: Callable[[Path], None]) -> None:
+    teller = Teller(FileStore(home))
+    facts = directory_of(teller.store) / "context" / "facts.jsonl"
+    for number in range(5):
+        teller.says("Remember this.", keeps=[fact(f"f-{number}", f"Fact {number}", tier="core")])
+        written = facts.read_bytes()
+        assert written.count(b"\n") == number + 1
+        damage(facts)
+    with teller.session.locked():
+        teller.session.rebuild()
+    assert facts.read_bytes() == written
 
 
 def test_derived_files_conform_to_the_abi(provider: Provider, home: Path) -> None:

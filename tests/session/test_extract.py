@@ -5,6 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.memory.similarity import content_words
 from ctxwrap.session.extract import Extract, paths_in
 from ctxwrap.session.swap import Chunk
 from ctxwrap.types import Message
@@ -13,6 +14,15 @@ texts = st.lists(st.sampled_from(["Anna", "pays 7", "pays 12", "the rent.", "why
 messages = st.lists(
     st.tuples(st.sampled_from(["user", "assistant", "tool"]), texts.map(" ".join), st.booleans()), max_size=20
 )
+
+
+@given(st.lists(st.text(max_size=30) | st.text("aB_'’é \u0301\u0345ΐßǅ日-\n", max_size=12), max_size=6))
+def test_chunk_has_the_words_of_its_messages(said: list[str]) -> None:
+    chunk = Chunk(1)
+    for number, text in enumerate(said, 1):
+        chunk.add(number, Message("user", text), f"{number}", 1, "")
+    chunk.read()
+    assert chunk.words == set[str]().union(*map(content_words, said))
 
 
 @given(messages)

@@ -188,6 +188,20 @@ def test_message_is_found_after_a_thousand_messages(store: Store) -> None:
     assert again.finds("Who kept the lighthouse?") == talk.finds("Who kept the lighthouse?")
 
 
+def test_index_of_long_messages_is_saved_after_fewer(store: Store) -> None:
+    talk = Talk(store)
+    for at in range(10):
+        talk.says(user(f"lighthouse {at} " * 400))
+    session = talk.sessions[0]
+    retriever = Retriever(session.log)
+    with session.locked():
+        retriever.find("lighthouse", 11, 100, count, Ranges())
+        retriever.save(1000)
+        assert index_files(session.log) == []
+        retriever.save(41)
+        assert index_files(session.log) == [f"{CACHE}/0"]
+
+
 def test_index_is_saved_at_a_query(store: Store) -> None:
     session = filled(store, 40).sessions[0]
     retriever = Retriever(session.log)
