@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -32,13 +33,14 @@ def nonce_of(runtime: Mapping[str, Any] | None) -> str:
 
 
 class ShownTexts:
-    """The texts shown in a request, analysed once and on demand."""
+    """The texts shown in a request, analysed once and on demand; `known` are those that earlier requests had, too."""
 
-    def __init__(self, texts: Sequence[str] = (), block: str = "") -> None:
+    def __init__(self, texts: Sequence[str] = (), block: str = "", known: Sequence["ShownText"] = ()) -> None:
         self._texts = texts
+        self._known = known
         self._block = block
         """The block on the newest message: the state, which a snapshot may repeat, and further texts."""
-        self._shown: list[_ShownText] | None = None
+        self._shown: list[ShownText] | None = None
         """The texts that may have an object."""
 
     def holds(self, tail: str, value: dict[str, Any] | None = None) -> bool:
@@ -47,7 +49,8 @@ class ShownTexts:
         if len(object_) <= _MIN_COPY:
             return False
         if self._shown is None:
-            self._shown = [_analysed(text) for text in self._texts if "{" in text]
+            known = [shown for shown in self._known if shown.has_brace]
+            self._shown = [*known, *(shown_text(text) for text in self._texts if "{" in text)]
         end, packed = _packed(object_[-_ENOUGH:]), ""
         for shown in self._shown:
             if not shown.has_keys:
@@ -65,22 +68,29 @@ class ShownTexts:
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
-        return any(text in each for each in (*self._texts, self._block))
+        return any(text in each for each in (*self._texts, self._block, *(shown.text for shown in self._known)))
 
     @cached_property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
         for text in self._texts:
-            if ("x" in text or "X" in text) and _analysed(text).has_lookalike:  # as the separator has
+            if ("x" in text or "X" in text) and shown_text(text).has_lookalike:  # as the separator has
                 return True
-        return _resembles_snapshot(self._block)
+        return any(map(_HAS_LOOKALIKE, self._known)) or _resembles_snapshot(self._block)
 
 
-class _ShownText:
+_HAS_LOOKALIKE = attrgetter("has_lookalike")
+
+
+class ShownText:
     """One text, analysed once and on demand."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+
+    @cached_property
+    def has_brace(self) -> bool:
+        return "{" in self.text
 
     @cached_property
     def has_lookalike(self) -> bool:
@@ -100,12 +110,12 @@ class _ShownText:
         return [_without_runtime(data) for each in unescaped_forms(self.text) for data in _objects_in(each)]
 
 
-_known = lru_cache(maxsize=256)(_ShownText)
+_known = lru_cache(maxsize=256)(ShownText)
 """Our own texts and the history recur in many requests."""
 
 
-def _analysed(text: str) -> _ShownText:
-    return _known(text) if len(text) <= _MAX_CACHED else _ShownText(text)
+def shown_text(text: str) -> ShownText:
+    return _known(text) if len(text) <= _MAX_CACHED else ShownText(text)
 
 
 def _resembles_snapshot(text: str) -> bool:

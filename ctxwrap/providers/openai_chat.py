@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ctxwrap.callers_list import read_each, values_of
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
     CACHE_KEY_FIELD,
@@ -28,7 +29,7 @@ from ctxwrap.providers.messages import (
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
-from ctxwrap.tokens.messages import PER_REPLY, ContentCounter, as_list
+from ctxwrap.tokens.messages import PER_REPLY, as_list, content_counter
 from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
@@ -69,17 +70,15 @@ class OpenAIChat(OpenAIAdapter):
     stored_path = "chat/completions(?:/[^/]+(?:/messages)?)?"
 
     def read(self, body: Body) -> Request:
-        messages, fetched = list[Message](), False
-        for message in body.get("messages") or ():
-            messages.append(_message(message))
-            fetched = fetched or (not _SHOWING.isdisjoint(message) and _shows_search(message))
+        items = body.get("messages") or ()
+        messages, places = read_each((), items, _log_messages)
         return Request(
-            messages=tuple(messages),
-            places=tuple(range(len(messages))),
+            messages=messages,
+            places=places,
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer="" if _SHAPING.isdisjoint(body) else _no_trailer(body),
-            fetched=fetched,
+            fetched=any(values_of(items, _is_fetched)),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
@@ -110,7 +109,7 @@ class OpenAIChat(OpenAIAdapter):
         return changed
 
     def request_tokens(self, body: Body, counter: Counter) -> int:
-        content = ContentCounter(counter, str(body.get("model") or ""))
+        content = content_counter(counter, str(body.get("model") or ""))
         tokens = PER_REPLY + content.messages(body.get("messages"))
         if not _DEFINING.isdisjoint(body):
             tokens += content.tools(as_list(body.get("tools")) + as_list(body.get("functions")))
@@ -143,6 +142,10 @@ def with_instructions(messages: list[Body], protocol: str, standing: str) -> lis
     prompt = [with_content(messages[0], prepend_text, protocol), *messages[1:own]]
     prompt[-1] = with_content(prompt[-1], append_text, standing)
     return [*prompt, *messages[own:]]
+
+
+def _log_messages(message: Body) -> tuple[Message, ...]:
+    return (_message(message),)
 
 
 def _message(message: Body) -> Message:
@@ -197,6 +200,10 @@ def _may_fetch(body: Body) -> bool:
     if any(body[name] is not None for name in _SEARCHES.intersection(body)):
         return True
     return any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in body.get("tools") or ())
+
+
+def _is_fetched(message: Body) -> bool:
+    return not _SHOWING.isdisjoint(message) and _shows_search(message)
 
 
 def _shows_search(message: Body) -> bool:

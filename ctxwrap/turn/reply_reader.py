@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from ctxwrap.callers_list import values_of
 from ctxwrap.pack.builder import Pack
 from ctxwrap.protocol.instructions import SEPARATOR, ask_state, sanitise
-from ctxwrap.protocol.origin import ShownTexts
+from ctxwrap.protocol.origin import ShownText, ShownTexts, shown_text
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import sendable
@@ -195,14 +197,21 @@ def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     """The texts of a request as the caller wrote them and, where that differs, as the model sees them."""
     added = pack.injection if pack else Injection("", "")
     texts, changed = list(filter(None, (added.protocol, added.background, added.standing))), list[str]()
-    texts = [*map(_text_of, (*request.messages, *added.history)), *texts]
+    texts = [*map(_TEXT, added.history), *texts]
     for text in texts:
         if (shown := sanitise(text)) is not text:
             changed.append(shown)
-    return ShownTexts([*texts, *changed], added.block)
+    known = list(chain.from_iterable(values_of(request.messages, _shown_forms)))
+    return ShownTexts([*texts, *changed], added.block, known)
 
 
-_text_of = attrgetter("text")
+_TEXT = attrgetter("text")
+
+
+def _shown_forms(message: Message) -> list[ShownText]:
+    """The text of a message and, where that differs, the text that the model sees."""
+    text = message.text
+    return list(map(shown_text, {text, sanitise(text)}))
 
 
 class _TextReader:
