@@ -3,7 +3,7 @@
 import marshal
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, filterfalse
+from itertools import chain
 from typing import Any, TypeVar
 
 from ctxwrap.types import Message
@@ -34,11 +34,12 @@ class CallersList(list[Any]):
     def __init__(self, items: Iterable[Any], written: list[bytes], before: "CallersList | None") -> None:
         super().__init__(items)
         self._written = written
+        self._places = dict(zip(written, range(len(written)), strict=True))
         self._known = before._columns if before else {}
         """The values of the call before."""
-        self._keys = dict.fromkeys(written)
-        self._new = list(filterfalse(before._keys.__contains__, self._keys) if before else self._keys)
-        self._columns: dict[Hashable, dict[bytes, Any]] = {}
+        self._places_before = list(map(before._places.get, written)) if before else []
+        """Where each item was in the call before; None for a new one."""
+        self._columns: dict[Hashable, list[Any]] = {}
 
     @classmethod
     def of(cls, items: Any, before: "CallersList | None") -> "CallersList | None":
@@ -48,8 +49,8 @@ class CallersList(list[Any]):
         written, size = list[bytes](), 0
         try:
             for item in items:
-                written.append(key := marshal.dumps(item, _FORM))
-                size += len(key)
+                written.append(data := marshal.dumps(item, _FORM))
+                size += len(data)
                 if size > _LARGEST:
                     return None
         except ValueError:
@@ -58,14 +59,16 @@ class CallersList(list[Any]):
 
     def values(self, of: Callable[[Any], T]) -> list[T]:
         """`of` each item; `of` must depend on nothing else."""
-        column = self._columns.get(of)
-        if column is None:
+        values = self._columns.get(of)
+        if values is None:
             known = self._known.get(of)
-            column = {} if known is None else dict(zip(self._written, map(known.get, self._written), strict=True))
-            for key in self._keys if known is None else self._new:
-                column[key] = of(marshal.loads(key))
-            self._columns[of] = column
-        return list(map(column.__getitem__, self._written))
+            if known is None:
+                values = [of(marshal.loads(item)) for item in self._written]
+            else:
+                placed = zip(self._written, self._places_before, strict=True)
+                values = [of(marshal.loads(item)) if place is None else known[place] for item, place in placed]
+            self._columns[of] = values
+        return values
 
 
 class CallersMessages(tuple[Message, ...]):
