@@ -208,7 +208,7 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     if "system" in roles:
         system = "\n".join([message.text for message in messages if message.role == "system"])
         spoken = [at for at, role in enumerate(roles) if role != "system"]
-    asked = next((at for at in reversed(spoken) if roles[at] == "user"), -1)
+    asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else -1
     is_ours = settings.history == "log" and not request.server_history
     logged = LoggedMessages.of(inputs.history)
     own: list[int] = []

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -33,14 +32,13 @@ def nonce_of(runtime: Mapping[str, Any] | None) -> str:
 
 
 class ShownTexts:
-    """The texts shown in a request, analysed once and on demand; `known` are those that earlier requests had, too."""
+    """The texts shown in a request, analysed once and on demand."""
 
-    def __init__(self, texts: Sequence[str] = (), block: str = "", known: Sequence["ShownText"] = ()) -> None:
+    def __init__(self, texts: Sequence[str] = (), block: str = "") -> None:
         self._texts = texts
-        self._known = known
         self._block = block
         """The block on the newest message: the state, which a snapshot may repeat, and further texts."""
-        self._shown: list[ShownText] | None = None
+        self._shown: list[_ShownText] | None = None
         """The texts that may have an object."""
 
     def holds(self, tail: str, value: dict[str, Any] | None = None) -> bool:
@@ -49,8 +47,7 @@ class ShownTexts:
         if len(object_) <= _MIN_COPY:
             return False
         if self._shown is None:
-            known = [shown for shown in self._known if shown.has_brace]
-            self._shown = [*known, *(shown_text(text) for text in self._texts if "{" in text)]
+            self._shown = [_analysed(text) for text in self._texts if "{" in text]
         end, packed = _packed(object_[-_ENOUGH:]), ""
         for shown in self._shown:
             if not shown.has_keys:
@@ -68,29 +65,22 @@ class ShownTexts:
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
-        return any(text in each for each in (*self._texts, self._block, *(shown.text for shown in self._known)))
+        return any(text in each for each in (*self._texts, self._block))
 
     @cached_property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
         for text in self._texts:
-            if ("x" in text or "X" in text) and shown_text(text).has_lookalike:  # as the separator has
+            if ("x" in text or "X" in text) and _analysed(text).has_lookalike:  # as the separator has
                 return True
-        return any(map(_HAS_LOOKALIKE, self._known)) or _resembles_snapshot(self._block)
+        return _resembles_snapshot(self._block)
 
 
-_HAS_LOOKALIKE = attrgetter("has_lookalike")
-
-
-class ShownText:
+class _ShownText:
     """One text, analysed once and on demand."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-
-    @cached_property
-    def has_brace(self) -> bool:
-        return "{" in self.text
 
     @cached_property
     def has_lookalike(self) -> bool:
@@ -110,12 +100,12 @@ class ShownText:
         return [_without_runtime(data) for each in unescaped_forms(self.text) for data in _objects_in(each)]
 
 
-_known = lru_cache(maxsize=256)(ShownText)
+_known = lru_cache(maxsize=256)(_ShownText)
 """Our own texts and the history recur in many requests."""
 
 
-def shown_text(text: str) -> ShownText:
-    return _known(text) if len(text) <= _MAX_CACHED else ShownText(text)
+def _analysed(text: str) -> _ShownText:
+    return _known(text) if len(text) <= _MAX_CACHED else _ShownText(text)
 
 
 def _resembles_snapshot(text: str) -> bool:

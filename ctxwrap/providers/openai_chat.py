@@ -99,7 +99,7 @@ class OpenAIChat(OpenAIAdapter):
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
         messages, said = list(body.get("messages") or ()), reply_text(reply)
         if messages and messages[-1].get("role") == "assistant":  # a prefill that the reply continues
-            said = _message(messages.pop()).text + said
+            said = _log_messages(messages.pop())[0].text + said
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
         changed = {**short_answer_options(body), **ample_limits(body, self.reply_limits, reserve), "messages": messages}
         if body.get("functions"):
@@ -144,18 +144,14 @@ def with_instructions(messages: list[Body], protocol: str, standing: str) -> lis
     return [*prompt, *messages[own:]]
 
 
-def _log_messages(message: Body) -> tuple[Message, ...]:
-    return (_message(message),)
-
-
-def _message(message: Body) -> Message:
+def _log_messages(message: Body) -> tuple[Message]:
     role, content = str(message.get("role")), message.get("content")
     if not isinstance(content, str):
         content = log_content(content)
     if len(message) == 2 and content:
-        return Message(_ROLES.get(role, role), content)  # type: ignore[arg-type]  # the fast path for most messages
+        return (Message(_ROLES.get(role, role), content),)  # type: ignore[arg-type]  # the fast path for most messages
     calls = message.get("tool_calls") or ()
-    return Message(
+    read = Message(
         role=_ROLES.get(role, role),  # type: ignore[arg-type]  # an unknown role is kept
         content=content or str(message.get("refusal") or ""),
         name=str(message.get("name") or ""),
@@ -163,6 +159,7 @@ def _message(message: Body) -> Message:
         tool_call_id=str(message.get("tool_call_id") or ""),
         extra=unknown_keys(message, _KNOWN),
     )
+    return (read,)
 
 
 def _with_results(message: Body, texts: Mapping[str, str]) -> Body:

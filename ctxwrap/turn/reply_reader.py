@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ctxwrap.callers_list import values_of
 from ctxwrap.pack.builder import Pack
 from ctxwrap.protocol.instructions import SEPARATOR, ask_state, sanitise
-from ctxwrap.protocol.origin import ShownText, ShownTexts, shown_text
+from ctxwrap.protocol.origin import ShownTexts
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import sendable
@@ -201,17 +201,17 @@ def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     for text in texts:
         if (shown := sanitise(text)) is not text:
             changed.append(shown)
-    known = list(chain.from_iterable(values_of(request.messages, _shown_forms)))
-    return ShownTexts([*texts, *changed], added.block, known)
+    said = chain.from_iterable(values_of(request.messages, _shown_forms))
+    return ShownTexts([*said, *texts, *changed], added.block)
 
 
 _TEXT = attrgetter("text")
 
 
-def _shown_forms(message: Message) -> list[ShownText]:
+def _shown_forms(message: Message) -> tuple[str, ...]:
     """The text of a message and, where that differs, the text that the model sees."""
     text = message.text
-    return list(map(shown_text, {text, sanitise(text)}))
+    return (text,) if (shown := sanitise(text)) is text else (text, shown)
 
 
 class _TextReader:
