@@ -18,6 +18,7 @@ LAYERS = (
     ("kinds",),
     ("settings",),
     ("types",),
+    ("callers_list",),
     ("memory", "protocol", "stores"),
     ("tokens",),
     ("providers", "workingset"),

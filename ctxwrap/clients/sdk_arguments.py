@@ -7,6 +7,7 @@ arguments start from what was recorded.
 
 import sys
 from collections.abc import Callable, Generator, Mapping
+from itertools import chain
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -201,7 +202,15 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _COMPARABLE = _SCALARS | {Opaque}
 _HIDEABLE = frozenset({str, list, dict})
 _JSON_TYPES = _SCALARS | _HIDEABLE
-_TEXTS = {str}
+_TEXTS, _DICTS = {str}, {dict}
+
+
+def are_texts(items: list[Any]) -> bool:
+    """Whether all items are dicts of texts, as most messages are."""
+    if not _DICTS.issuperset(map(type, items)):
+        return False
+    values = chain.from_iterable(map(dict.values, items))
+    return _TEXTS.issuperset(map(type, chain(chain.from_iterable(items), values)))
 
 
 def _copy(value: Any) -> Any:
@@ -210,7 +219,7 @@ def _copy(value: Any) -> Any:
     if kind in _SCALARS:
         return value
     if kind is list:
-        return [_copy(item) for item in value]
+        return list(map(dict.copy, value)) if are_texts(value) else [_copy(item) for item in value]
     if kind is not dict or not _TEXTS.issuperset(map(type, value)):
         raise _NotPlain
     if _TEXTS.issuperset(map(type, value.values())):

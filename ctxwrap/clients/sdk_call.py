@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, CallInFlight
 from ctxwrap.clients.sdk import providers_of, split_headers
-from ctxwrap.clients.sdk_arguments import PlainBody, revealed
+from ctxwrap.clients.sdk_arguments import PlainBody, are_texts, revealed
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
@@ -124,7 +124,7 @@ def to_jsonable(value: Any) -> Any:
     if isinstance(value, dict):
         return value if _is_simple(value) else {name: to_jsonable(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [to_jsonable(item) for item in value]
+        return list(value) if are_texts(value) else [to_jsonable(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (str, int, float, type(None))):

@@ -3,8 +3,10 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple, overload
+from operator import attrgetter
+from typing import NamedTuple, cast, overload
 
+from ctxwrap.callers_list import values_of
 from ctxwrap.kinds import KINDS
 from ctxwrap.memory.items import origin_of_all
 from ctxwrap.redaction.visibility import MODEL_ONLY
@@ -19,6 +21,9 @@ STEP = 0.75
 
 _SPARSE = 0.4
 """If less of the limit is used, messages that were cut before return."""
+
+
+_ROLE = attrgetter("role")
 
 
 class OlderMessages(Sequence[HistoryMessage]):
@@ -155,7 +160,7 @@ class OlderMessages(Sequence[HistoryMessage]):
     @property
     def callers_places(self) -> frozenset[int]:
         """Where they stand in the caller's list, as far as they do."""
-        return frozenset([place for place in self.places if place >= 0]) if self._places else frozenset()
+        return frozenset(self.places) - {-1} if self._places else frozenset()
 
     def as_item(self, reason: str, foreign: Mapping[int, str], *, included: bool) -> PackItem:
         """All of them as one item; `foreign` has the origins of those that contain foreign text."""
@@ -198,13 +203,12 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     messages = request.messages
     numbers = inputs.numbers or (0,) * len(messages)
     places = request.places or range(len(messages))
-    system, spoken, asked = list[str](), list[int](), -1
-    for at, message in enumerate(messages):
-        if message.role == "system":
-            system.append(message.text)
-            continue
-        spoken.append(at)
-        asked = at if message.role == "user" else asked
+    roles = list(map(_ROLE, messages))
+    system, spoken = "", cast("Sequence[int]", range(len(messages)))
+    if "system" in roles:
+        system = "\n".join([message.text for message in messages if message.role == "system"])
+        spoken = [at for at, role in enumerate(roles) if role != "system"]
+    asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else -1
     is_ours = settings.history == "log" and not request.server_history
     logged = LoggedMessages.of(inputs.history)
     own: list[int] = []
@@ -215,8 +219,8 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     if is_ours and spoken and spoken[0] < asked:
         first = spoken.index(asked)
         before, newest = spoken[:first], spoken[first:]
-        said, known = [*map(messages.__getitem__, before)], [*map(numbers.__getitem__, before)]
-        logged = _with_callers(logged, said, known, measure)
+        known = [*map(numbers.__getitem__, before)]
+        logged = _with_callers(logged, messages, before, known, measure)
         own = [-1] * (logged.end - first) + [*map(places.__getitem__, before)]
     columns, end = logged.columns, logged.end
     history = OlderMessages(columns, logged.start, end, columns.tokens(measure, end), own)
@@ -225,17 +229,22 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
         elsewhere=NO_MESSAGES if is_ours else history,
         newest=tuple(map(numbers.__getitem__, newest)),
         question=messages[asked].text if asked >= 0 else "",
-        system="\n".join(system),
+        system=system,
     )
 
 
-def _with_callers(logged: LoggedMessages, said: list[Message], numbers: list[int], measure: Measure) -> LoggedMessages:
+def _with_callers(
+    logged: LoggedMessages, messages: Sequence[Message], places: Sequence[int], numbers: list[int], measure: Measure
+) -> LoggedMessages:
     """Messages of the log with those that the caller said next: most often these are the next ones of the log."""
+    said = [*map(messages.__getitem__, places)]
     columns, start, end = logged.columns, logged.end, logged.end + len(said)
     is_next = columns.numbers[start:end] == numbers and columns.messages[start:end] == said
     if is_next and columns.agrees(measure, start, end):
         return LoggedMessages(columns, logged.start, end)
-    return LoggedMessages.of([*logged, *map(LoggedMessage, numbers, said)])
+    counts = values_of(messages, measure.counted)
+    counted = [{measure.name: counts[place]} for place in places]
+    return LoggedMessages.of([*logged, *map(LoggedMessage, numbers, said, counted)])
 
 
 def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Message]) -> list[LoggedMessage]:

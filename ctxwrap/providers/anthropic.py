@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ctxwrap.callers_list import read_each
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.cache_breakpoints import with_breakpoints
 from ctxwrap.providers.messages import (
@@ -28,7 +29,7 @@ from ctxwrap.providers.messages import (
 from ctxwrap.providers.text_channel import Channel, reading_of
 from ctxwrap.redaction.structure import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
-from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter
+from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, content_counter
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 _PARTS = ("image", "document", "search_result", "container_upload")
@@ -142,11 +143,11 @@ class AnthropicMessages(ProviderAdapter):
 
     def read(self, body: Body) -> Request:
         system = log_content(body.get("system"))
-        read = [(Message("system", system), -1)] if system else []
-        read += [(part, at) for at, message in enumerate(body.get("messages") or ()) for part in log_messages(message)]
+        opening = [Message("system", system)] if system else []
+        messages, places = read_each(opening, body.get("messages") or (), log_messages)
         return Request(
-            messages=tuple(message for message, _ in read),
-            places=tuple(place for _, place in read),
+            messages=messages,
+            places=places,
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
@@ -187,7 +188,7 @@ class AnthropicMessages(ProviderAdapter):
         return changed
 
     def request_tokens(self, body: Body, counter: Counter) -> int:
-        content = ContentCounter(counter, str(body.get("model") or ""))
+        content = content_counter(counter, str(body.get("model") or ""))
         system = PER_MESSAGE + content.tokens(body["system"]) if body.get("system") else 0
         config = body.get("output_config")
         schema = body.get("output_format") or (config.get("format") if isinstance(config, Mapping) else None)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, Self
 
+from ctxwrap.callers_list import read_each
 from ctxwrap.providers.anthropic import MessagesRewriter, api_messages, call_in, log_messages
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.messages import (
@@ -151,9 +152,13 @@ def _log_blocks(blocks: Iterable[Body] | None) -> list[Body]:
     return list(filter(None, map(_log_block, blocks or ())))
 
 
-def _translated(body: Body) -> list[Body]:
-    """The messages of a request, their blocks in Anthropic's form."""
-    return [{**message, "content": _log_blocks(message["content"])} for message in body.get("messages") or ()]
+def _translated(message: Body) -> Body:
+    """A message with blocks in Anthropic's form."""
+    return {**message, "content": _log_blocks(message["content"])}
+
+
+def _log_messages(message: Body) -> list[Message]:
+    return log_messages(_translated(message))
 
 
 def _text(text: str) -> list[Body]:
@@ -204,11 +209,11 @@ class BedrockConverse(ProviderAdapter):
 
     def read(self, body: Body) -> Request:
         system = _texts(_log_blocks(body.get("system")))
-        read = [(Message("system", system), -1)] if system else []
-        read += [(part, at) for at, message in enumerate(_translated(body)) for part in log_messages(message)]
+        opening = [Message("system", system)] if system else []
+        messages, places = read_each(opening, body.get("messages") or (), _log_messages)
         return Request(
-            messages=tuple(message for message, _ in read),
-            places=tuple(place for _, place in read),
+            messages=messages,
+            places=places,
             model=str(body.get("modelId") or ""),
             stream=self._stream,
             no_trailer=_no_trailer(body),
@@ -254,7 +259,7 @@ class BedrockConverse(ProviderAdapter):
     def request_tokens(self, body: Body, counter: Counter) -> int:
         content = ContentCounter(counter, str(body.get("modelId") or ""))
         system = PER_MESSAGE + content.tokens(_log_blocks(body["system"])) if body.get("system") else 0
-        said = system + content.messages(_translated(body))
+        said = system + content.messages(list(map(_translated, body.get("messages") or ())))
         return PER_REPLY + said + content.tools((body.get("toolConfig") or {}).get("tools"))
 
     def reply_limit(self, body: Body) -> int | None:

@@ -9,6 +9,7 @@ from copy import copy
 from functools import cache
 from typing import Any, Self
 
+from ctxwrap.callers_list import read_each, values_of
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
     ample_limits,
@@ -102,6 +103,10 @@ def log_messages(content: Body) -> list[Message]:
         text = "\n".join(part["text"] for part in said) if plain else said
         messages.append(Message("assistant" if content.get("role") == "model" else "user", text, tool_calls=calls))
     return messages
+
+
+def _is_fetched(content: Body) -> bool:
+    return any(not _OWN_PARTS.issuperset(map(_camel, part)) for part in _parts(content))
 
 
 def _call_ids(content: Body) -> dict[int, str]:
@@ -258,17 +263,18 @@ class GoogleGenerate(ProviderAdapter):
 
     def read(self, body: Body) -> Request:
         system = "\n".join(part["text"] for part in _parts(_get(body, _SYSTEM)) if _is_text(part))
-        read = [(Message("system", system), -1)] if system else []
-        contents = as_list(body.get("contents"))
-        read += [(message, at) for at, content in enumerate(contents) for message in log_messages(content)]
+        opening = [Message("system", system)] if system else []
+        contents = body.get("contents")
+        contents = contents if isinstance(contents, list) else as_list(contents)
+        messages, places = read_each(opening, contents, log_messages)
         return Request(
-            messages=tuple(message for message, _ in read),
-            places=tuple(place for _, place in read),
+            messages=messages,
+            places=places,
             model=self._model,
             stream=self._stream,
             no_trailer=_no_trailer(body),
             no_context=self._no_context(body),
-            fetched=any(not _OWN_PARTS.issuperset(map(_camel, part)) for each in contents for part in _parts(each)),
+            fetched=any(values_of(contents, _is_fetched)),
         )
 
     def _no_context(self, body: Body) -> str:

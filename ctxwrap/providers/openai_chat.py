@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ctxwrap.callers_list import read_each, values_of
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
     CACHE_KEY_FIELD,
@@ -28,7 +29,7 @@ from ctxwrap.providers.messages import (
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.structure import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
-from ctxwrap.tokens.messages import PER_REPLY, ContentCounter, as_list
+from ctxwrap.tokens.messages import PER_REPLY, as_list, content_counter
 from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
@@ -69,18 +70,15 @@ class OpenAIChat(OpenAIAdapter):
     stored_path = "chat/completions(?:/[^/]+(?:/messages)?)?"
 
     def read(self, body: Body) -> Request:
-        messages: list[Message] = []
-        fetched = False
-        for message in body.get("messages") or ():
-            messages.append(_message(message))
-            fetched = fetched or (not _SHOWING.isdisjoint(message) and _shows_search(message))
+        items = body.get("messages") or ()
+        messages, places = read_each((), items, _log_messages)
         return Request(
-            messages=tuple(messages),
-            places=tuple(range(len(messages))),
+            messages=messages,
+            places=places,
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer="" if _SHAPING.isdisjoint(body) else _no_trailer(body),
-            fetched=fetched,
+            fetched=any(values_of(items, _is_fetched)),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
@@ -101,7 +99,7 @@ class OpenAIChat(OpenAIAdapter):
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
         messages, said = list(body.get("messages") or ()), reply_text(reply)
         if messages and messages[-1].get("role") == "assistant":  # a prefill that the reply continues
-            said = _message(messages.pop()).text + said
+            said = _log_messages(messages.pop())[0].text + said
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
         changed = {**short_answer_options(body), **ample_limits(body, self.reply_limits, reserve), "messages": messages}
         if body.get("functions"):
@@ -111,7 +109,7 @@ class OpenAIChat(OpenAIAdapter):
         return changed
 
     def request_tokens(self, body: Body, counter: Counter) -> int:
-        content = ContentCounter(counter, str(body.get("model") or ""))
+        content = content_counter(counter, str(body.get("model") or ""))
         tokens = PER_REPLY + content.messages(body.get("messages"))
         if not _DEFINING.isdisjoint(body):
             tokens += content.tools(as_list(body.get("tools")) + as_list(body.get("functions")))
@@ -146,14 +144,14 @@ def with_instructions(messages: list[Body], protocol: str, standing: str) -> lis
     return [*prompt, *messages[own:]]
 
 
-def _message(message: Body) -> Message:
+def _log_messages(message: Body) -> tuple[Message]:
     role, content = str(message.get("role")), message.get("content")
     if not isinstance(content, str):
         content = log_content(content)
     if len(message) == 2 and content:
-        return Message(_ROLES.get(role, role), content)  # type: ignore[arg-type]  # the fast path for most messages
+        return (Message(_ROLES.get(role, role), content),)  # type: ignore[arg-type]  # the fast path for most messages
     calls = message.get("tool_calls") or ()
-    return Message(
+    read = Message(
         role=_ROLES.get(role, role),  # type: ignore[arg-type]  # an unknown role is kept
         content=content or str(message.get("refusal") or ""),
         name=str(message.get("name") or ""),
@@ -161,6 +159,7 @@ def _message(message: Body) -> Message:
         tool_call_id=str(message.get("tool_call_id") or ""),
         extra=unknown_keys(message, _KNOWN),
     )
+    return (read,)
 
 
 def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
@@ -199,6 +198,10 @@ def _may_fetch(body: Body) -> bool:
         return True
     tools = body.get("tools") or []
     return bool(tools) and any(isinstance(tool, dict) and tool.get("type") not in _OWN_TOOLS for tool in tools)
+
+
+def _is_fetched(message: Body) -> bool:
+    return not _SHOWING.isdisjoint(message) and _shows_search(message)
 
 
 def _shows_search(message: Body) -> bool:

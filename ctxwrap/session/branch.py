@@ -74,24 +74,26 @@ def align(
     known: Sequence[Digest],
     given: Sequence[Digest],
     *,
-    answers: Sequence[int] = (),
+    answered: int = -1,
     began: int = -1,
     cut: bool = False,
 ) -> Alignment:
     """How the caller's list `given` continues the log's branch `known`.
 
-    `answers` are the positions of model answers in the list, which the log should have. `began` is the position in
-    the branch where the previous call's list began, if known: texts repeat, and a caller's list usually begins at the
-    same message. `cut` means that messages before the known ones were dropped, so the list may begin with unknown ones.
+    `answered` is the position of the last model answer in the list, if it has one, which the log should have. `began`
+    is the position in the branch where the previous call's list began, if known: texts repeat, and a caller's list
+    usually begins at the same message. `cut` means that messages before the known ones were dropped, so the list may
+    begin with unknown ones.
     """
     resent = _end_of(known, given) if cut else 0
     if resent:
         return Alignment(len(known), resent, covered=len(known))
-    same = _common(known[began : began + len(given)], given) if answers and began >= 0 else 0
-    if answers and same > answers[-1]:
+    has_answer = answered >= 0
+    same = _common(known[began : began + len(given)], given) if has_answer and began >= 0 else 0
+    if has_answer and same > answered:
         return _placed(began, same)
     overlap = _overlap(known, given)
-    if overlap or not (known and answers):
+    if overlap or not (known and has_answer):
         return _placed(len(known) - overlap, overlap)
     return _resumed(known, given, began if same else 0) or _branch(known, given, began if same else -1, cut)
 
@@ -103,8 +105,10 @@ def _placed(at: int, length: int) -> Alignment:
 
 def _common(one: Sequence[Digest], other: Sequence[Digest]) -> int:
     """The length of the common prefix."""
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (this, that) in enumerate(pairs) if this != that), min(len(one), len(other)))
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    return next(at for at, (this, that) in enumerate(zip(one, other, strict=False)) if this != that)
 
 
 def _end_of(known: Sequence[Digest], given: Sequence[Digest]) -> int:

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import datetime
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
+from ctxwrap.callers_list import values_of
 from ctxwrap.memory.decay import TierMove
 from ctxwrap.memory.epoch import known_epoch
 from ctxwrap.memory.items import MemoryItem, is_foreign
@@ -11,7 +14,7 @@ from ctxwrap.memory.operations import Circumstances, recall, recall_items
 from ctxwrap.memory.owned import owner_of
 from ctxwrap.memory.similarity import mentions, subjects
 from ctxwrap.retrieval.selection import Passage
-from ctxwrap.session.branch import Alignment, align, digest
+from ctxwrap.session.branch import Alignment, Digest, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
 from ctxwrap.session.inputs import Inputs
@@ -20,6 +23,8 @@ from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
 from ctxwrap.stores.log_format import message_range
 from ctxwrap.types import ForeignOrigins, LoggedMessage, Message, Operation, Record, Request, SourcedText, TurnInputs
+
+_ROLE = attrgetter("role")
 
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40
 """With a limit on messages, this many times the limit are offered as candidates."""
@@ -35,11 +40,13 @@ def opening_of(
     budget_messages: int,
 ) -> TurnInputs:
     """The inputs of a turn; `rules` are new memory rules that the log does not have yet."""
-    system: list[Message] = []
-    spoken: list[Message] = []
-    for message in request.messages:
-        (system if message.role == "system" else spoken).append(message)
-    alignment = _aligned(past, spoken)
+    spoken: Sequence[Message] = request.messages
+    given, system = values_of(spoken, digest), list[Message]()
+    if "system" in map(_ROLE, spoken):
+        is_spoken = [message.role != "system" for message in spoken]
+        system = [message for message in spoken if message.role == "system"]
+        spoken, given = list(compress(spoken, is_spoken)), list(compress(given, is_spoken))
+    alignment = _aligned(past, spoken, given)
     new, branches = spoken[alignment.new :], alignment.keep < len(past.branch)
     rounds = rounds_of(past, new)
     number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
@@ -141,26 +148,23 @@ def rounds_of(past: SessionState, new: Sequence[Message]) -> list[int]:
     return rounds
 
 
-def _aligned(past: SessionState, spoken: Sequence[Message]) -> Alignment:
-    branch = past.branch
-    given = list(map(digest, spoken))
-    return align(branch.digests, given, answers=_answers(spoken), began=branch.place_of(past.began), cut=branch.is_cut)
+def _aligned(past: SessionState, spoken: Sequence[Message], given: Sequence[Digest]) -> Alignment:
+    branch, answered = past.branch, _last_answer(list(map(_ROLE, spoken)))
+    return align(branch.digests, given, answered=answered, began=branch.place_of(past.began), cut=branch.is_cut)
 
 
 _LEAST_ANSWERED = 3
 """A question, its answer and what follows."""
 
 
-def _answers(spoken: Sequence[Message]) -> list[int]:
-    """The positions of model answers before the newest turn; a greeting or a prefill is not an answer."""
-    if len(spoken) < _LEAST_ANSWERED:
-        return []
-    said = [at for at, message in enumerate(spoken) if message.role == "assistant"]
-    if not said:
-        return said
-    asked = next((at for at, message in enumerate(spoken) if message.role == "user"), len(spoken))
-    last = max((at for at, message in enumerate(spoken) if message.role != "assistant"), default=0)
-    return [at for at in said if asked < at < last]
+def _last_answer(roles: Sequence[str]) -> int:
+    """The position of the last model answer before the newest turn, or -1; a greeting or a prefill is not an answer."""
+    if len(roles) < _LEAST_ANSWERED or "user" not in roles:
+        return -1
+    asked, last = roles.index("user"), len(roles) - 1
+    while roles[last] == "assistant":
+        last -= 1
+    return next((at for at in range(last - 1, asked, -1) if roles[at] == "assistant"), -1)
 
 
 def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> int:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
+from ctxwrap.callers_list import CallersList
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.pack.receipt import session_stage_events
@@ -31,7 +32,7 @@ from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS, Checkpoint, Log, Outdated, RecordChange
 from ctxwrap.stores.log_format import as_record, number_in, timestamp
-from ctxwrap.types import Message, Operation, Record, Request, SessionKey, TurnInputs
+from ctxwrap.types import Body, Message, Operation, Record, Request, SessionKey, TurnInputs
 
 logger = logging.getLogger("ctxwrap")
 
@@ -97,6 +98,8 @@ class Session:
         self._unfolded: list[tuple[str, Sequence[Record], RecordChange]] = []
         """What this process appended and `state` does not have yet."""
         self.packs.clear()
+        self._callers_list: CallersList | None = None
+        """The newest list that a caller sent."""
         self._retriever = self._new_retriever()
         self._positions = dict.fromkeys(STREAMS, 0)
         self._placed = False
@@ -200,6 +203,11 @@ class Session:
                 self._positions[stream] = position
                 count += len(records)
         return count
+
+    def recognise(self, body: Body, field: str) -> Body:
+        """`body` with what is known of its list in `field` from the last call; may be called outside `locked`."""
+        known = self._callers_list = CallersList.of(body.get(field), self._callers_list)
+        return body if known is None else {**body, field: known}
 
     def open_turn(self, request: Request, now: datetime) -> TurnInputs:
         """Align the caller's messages with the log and set the runtime fields; write nothing."""

@@ -1,6 +1,7 @@
 """The measure of a call: tokens of texts, messages and requests, at most; and truncation to a number of tokens."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from math import ceil
 from typing import Literal, NamedTuple, get_args
 from unicodedata import category
@@ -27,13 +28,8 @@ class Measure:
         self.exact = self._counter.exact
         self.text: CountTokens = self._counter.most_in
         """The tokens of a text. All measures with the same counter have the same function, so a cache may use it."""
-
-    def counted(self, message: Message) -> int:
-        """The count that is stored with a message, without margin. Text counts in its neutral form, as it is sent."""
-        content = message.content
-        if isinstance(content, str) and (neutral := sanitise(content)) is not content:
-            message = message._replace(content=neutral)
-        return message_tokens(message, self._counter, self.model)
+        self.counted: Callable[[Message], int] = _counting(self._counter, model)
+        """The count that is stored with a message, without margin; the same function for the same counter and model."""
 
     def message(self, kept: LoggedMessage) -> int:
         return self.messages((kept,))[0]
@@ -52,6 +48,19 @@ class Measure:
     def body(self, count: Callable[[Body, Counter], int], body: Body) -> int:
         """A request, counted by its provider's rule."""
         return self._counter.at_most(count(body, self._counter))
+
+
+@lru_cache(maxsize=64)
+def _counting(counter: Counter, model: str) -> Callable[[Message], int]:
+    return partial(_counted, counter, model)
+
+
+def _counted(counter: Counter, model: str, message: Message) -> int:
+    """The tokens of a message; text counts in its neutral form, as it is sent."""
+    content = message.content
+    if isinstance(content, str) and (neutral := sanitise(content)) is not content:
+        message = message._replace(content=neutral)
+    return message_tokens(message, counter, model)
 
 
 Strategy = Literal["never", "start", "middle", "end"]

@@ -1,6 +1,7 @@
 """Messages in the order of the log with running sums, so that a range of them is counted without a look at each."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import overload
 
 from ctxwrap.tokens.measure import Measure
@@ -17,26 +18,22 @@ class MessageColumns:
     """
 
     def __init__(self, messages: Iterable[LoggedMessage] = ()) -> None:
-        self.kept: list[LoggedMessage] = []
-        self.numbers: list[int] = []
-        self.messages: list[Message] = []
-        self.users = [0]
+        self.kept = list(messages)
+        self.numbers = [kept.number for kept in self.kept]
+        self.messages = [kept.message for kept in self.kept]
+        self.users = [0, *accumulate([message.role == "user" for message in self.messages])]
         """Up to each position, how many messages are a user's."""
-        self.others = [0]
+        self.others = [0, *accumulate([not _is_text(message) for message in self.messages])]
         """Up to each position, how many are more than text of a user or a model, such as calls and results of tools."""
         self._tokens: dict[object, list[int]] = {}
         """Up to each position, the tokens by a measure."""
         self._agreed: dict[object, tuple[int, int]] = {}
         """The positions in which a measure counts what the log says."""
-        for each in messages:
-            self.add(each)
 
     def add(self, kept: LoggedMessage) -> None:
         number, message, _ = kept
-        role, content, _, calls, *_ = message
-        is_text = isinstance(content, str) and not calls and role in ("user", "assistant")
-        self.users.append(self.users[-1] + (role == "user"))
-        self.others.append(self.others[-1] + (not is_text))
+        self.users.append(self.users[-1] + (message.role == "user"))
+        self.others.append(self.others[-1] + (not _is_text(message)))
         self.numbers.append(number)
         self.messages.append(message)
         self.kept.append(kept)
@@ -63,6 +60,11 @@ class MessageColumns:
             last += 1
         self._agreed = {**dict([*self._agreed.items()][1 - _MEASURES :]), measure.key: (first, last)}
         return True
+
+
+def _is_text(message: Message) -> bool:
+    role, content, _, calls, *_ = message
+    return isinstance(content, str) and not calls and role in ("user", "assistant")
 
 
 class LoggedMessages(Sequence[LoggedMessage]):

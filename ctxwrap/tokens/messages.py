@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
+from ctxwrap.callers_list import values_of
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.images import image_tokens, size_of_base64, size_of_url
 from ctxwrap.types import Body, Message
@@ -143,7 +145,7 @@ class ContentCounter:
         )
 
     def messages(self, messages: Any) -> int:
-        return sum(map(self.message, messages if isinstance(messages, list) else as_list(messages)))
+        return sum(values_of(messages if isinstance(messages, list) else as_list(messages), self.message))
 
     def item(self, item: Any) -> int:
         """An item of the Responses API: a message, or an entry beside messages."""
@@ -212,6 +214,12 @@ class ContentCounter:
 
     def _json(self, value: Any) -> int:
         return self._count(as_json(value))
+
+
+@lru_cache(maxsize=64)
+def content_counter(counter: Counter, model: str) -> ContentCounter:
+    """The same object for the same arguments, so that what it counted in one call is known in the next."""
+    return ContentCounter(counter, model)
 
 
 _Part = Callable[[ContentCounter, Body], int]

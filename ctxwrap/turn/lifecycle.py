@@ -158,7 +158,7 @@ class ManagedCall:
         session = self._binding.session(self._key)
         if not self._may_try(session):
             return False
-        body = self._body()
+        body = session.recognise(self._body(), self._adapter.input_field)
         request = self._adapter.read(body)
         self._binding.admit(session, request.messages)
         load_tables(request.model, self._binding.settings.windows)  # before the lock, where others would wait for it

@@ -1,9 +1,11 @@
 """The reply of a turn: its trailer is stripped, its snapshot read, and asked for again if it cannot be used."""
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from ctxwrap.callers_list import values_of
 from ctxwrap.pack.builder import Pack
 from ctxwrap.protocol.instructions import SEPARATOR, ask_state, sanitise
 from ctxwrap.protocol.origin import ShownTexts
@@ -190,12 +192,19 @@ def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     """The texts of a request as the caller wrote them and, where that differs, as the model sees them."""
     added = pack.injection if pack else Injection("", "")
     own = filter(None, (added.protocol, added.background, added.standing))
-    texts: list[str] = [*map(_text_of, (*request.messages, *added.history)), *own]
+    texts: list[str] = [*map(_TEXT, added.history), *own]
     changed = [shown for text in texts if (shown := sanitise(text)) is not text]
-    return ShownTexts([*texts, *changed], added.block)
+    said = chain.from_iterable(values_of(request.messages, _shown_forms))
+    return ShownTexts([*said, *texts, *changed], added.block)
 
 
-_text_of = attrgetter("text")
+_TEXT = attrgetter("text")
+
+
+def _shown_forms(message: Message) -> tuple[str, ...]:
+    """The text of a message and, where that differs, the text that the model sees."""
+    text = message.text
+    return (text,) if (shown := sanitise(text)) is text else (text, shown)
 
 
 class _TextReader:

@@ -287,13 +287,15 @@ def test_one_pass_alignment_matches_exhaustive_alignment(
     found: tuple[list[str], list[str], list[int], int],
 ) -> None:
     known, given, answers, began = found
-    assert align(known, given, answers=answers, began=began) == plainly_aligned(known, given, answers, began)
+    assert align(known, given, answered=max(answers, default=-1), began=began) == plainly_aligned(
+        known, given, answers, began
+    )
 
 
 @given(lists())
 def test_truncated_branch_is_aligned_within_its_bounds(lists: tuple[list[str], list[str], list[int], int]) -> None:
     known, given, answers, began = lists
-    found = align(known, given, answers=answers, began=began, cut=True)
+    found = align(known, given, answered=max(answers, default=-1), began=began, cut=True)
     assert 0 <= found.covered <= found.keep <= len(known)
     assert found.covered <= found.new <= len(given)
     assert 0 <= found.before <= found.keep - found.covered
@@ -304,17 +306,17 @@ def test_truncated_branch_is_aligned_within_its_bounds(lists: tuple[list[str], l
 def test_truncated_branch_continues_for_a_caller_with_longer_history(said: list[int], cut: int, back: int) -> None:
     history = [str(number) for number in said]
     known = history[min(cut, len(history) - 2) :]
-    assert align(known, [*history, "new"], answers=[1], cut=True) == Alignment(
+    assert align(known, [*history, "new"], answered=1, cut=True) == Alignment(
         len(known), len(history), covered=len(known)
     )
     kept = len(known) - back
     if kept > 1:
         edited = [*history[:-back], "edited"]
-        assert align(known, edited, answers=[0], cut=True) == Alignment(kept, len(history) - back, covered=kept)
+        assert align(known, edited, answered=0, cut=True) == Alignment(kept, len(history) - back, covered=kept)
 
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_repeated_messages_do_not_slow_alignment(cut: bool) -> None:
     start = time.thread_time()
-    align(["a"] * 1999 + ["b"], ["a"] * 4000 + ["c"], answers=[4000], began=3, cut=cut)
+    align(["a"] * 1999 + ["b"], ["a"] * 4000 + ["c"], answered=4000, began=3, cut=cut)
     assert time.thread_time() - start < 0.5
