@@ -80,46 +80,56 @@ class _Basis(NamedTuple):
 
     client: dict[str, Any]
     options: dict[str, Any]
+    http: tuple[Any, ...]
     rest: tuple[Any, ...]
+
+    def can_be_kept(self, library: str) -> bool:
+        """Whether its changes are seen, and the HTTP library makes a request of headers and JSON alone of it."""
+        client, build, build_of_instance, params, _ = self.client, *self.http
+        return (
+            not any(map(self.options.get, ("extra_json", "content", "files", "params")))
+            and not any((client["_custom_query"], client["_idempotency_header"], build_of_instance, params))
+            and not any(type(value) is not dict and isinstance(value, Mapping) for value in client.values())
+            and _is_defined_in(library, build)
+        )
+
+    def copied(self) -> "_Basis":
+        return self._replace(client=_copied(self.client), options=_copied(self.options))
 
 
 def _basis_of(client: Any, options: Any, retries_taken: int, async_library: Callable[[], Any]) -> _Basis | None:
-    """What a request depends on; None if it has a query, cookies or another body than JSON, or is built by others."""
+    """What a request depends on; None if it has cookies, or another body than JSON."""
     given, http = vars(options), client_behind(client._client)
-    if (
-        not isinstance(given["json_data"], dict)
-        or any(map(given.get, ("extra_json", "content", "files", "params")))
-        or any((client._custom_query, client._idempotency_header, http.params, http.cookies))
-        or not _builds_as_its_library(http)
-    ):
+    if not isinstance(given["json_data"], dict) or http.cookies:
         return None
-    # 1 and 1.0 are equal, but look different in a header
-    rest = type(options.timeout), type(client.timeout), retries_taken, async_library(), http.headers.raw
-    return _Basis(vars(client), {name: given[name] for name in options.model_fields_set - _VARYING}, rest)
-
-
-def _builds_as_its_library(http: Any) -> bool:
-    build = type(http).build_request
-    return _is_defined_in(module_of(http).__name__, build) and "build_request" not in vars(http)
+    return _Basis(
+        vars(client),
+        {name: given[name] for name in options.model_fields_set - _VARYING},
+        (type(http).build_request, vars(http).get("build_request"), http.params, http.headers.raw),
+        (
+            type(options.timeout),
+            type(client.timeout),
+            retries_taken,
+            async_library(),
+        ),  # 1 equals 1.0, but not in a header
+    )
 
 
 class _KeptRequest:
     """A request without its body, and what it depends on. It is sure once the SDK has made two that are alike."""
 
     def __init__(self, basis: _Basis, request: Any, encode: Any, *, is_sure: bool) -> None:
-        self.basis = _Basis(_copied(basis.client), _copied(basis.options), basis.rest)
-        self.is_sure = is_sure and not any(map(_changes_unseen, basis.client.values()))
         self._library, self._encode = module_of(request), encode
+        self.basis, self.is_sure = basis.copied(), is_sure and basis.can_be_kept(self._library.__name__)
         self._method, self._url, self._headers = request.method, request.url, self._library.Headers(request.headers)
         self._extensions = _copied(request.extensions)
 
     def with_body(self, body: dict[str, Any]) -> Any:
         make = self._library.Request
         content = self._encode(body) if self._encode else make(self._method, self._url, json=body).content
-        headers = self._library.Headers(self._headers)
-        headers["Content-Length"] = str(len(content))
         stream, extensions = self._library.ByteStream(content), _copied(self._extensions)
-        request = make(self._method, self._url, headers=headers, stream=stream, extensions=extensions)
+        request = make(self._method, self._url, headers=self._headers, stream=stream, extensions=extensions)
+        request.headers["Content-Length"] = str(len(content))
         request.read()
         return request
 
@@ -135,8 +145,3 @@ def _parts_of(request: Any) -> tuple[Any, ...]:
 def _copied(values: dict[str, Any]) -> dict[str, Any]:
     """A copy of `values`, with copies of those that may be changed."""
     return {name: copy(value) if type(value) is dict or is_timeout(value) else value for name, value in values.items()}
-
-
-def _changes_unseen(value: Any) -> bool:
-    """Whether this is a mapping that is not copied, such as default headers of a type of the caller's."""
-    return type(value) is not dict and isinstance(value, Mapping)

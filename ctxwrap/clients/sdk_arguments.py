@@ -181,15 +181,15 @@ class SdkPost:
         if not isinstance(body, dict) or not _JSON_TYPES.issuperset(map(type, body.values())):
             return None
         try:
-            copied = _copy_option(options)
-            key = path, repr(copied), *rest.items()
+            key = path, repr(options), *rest.items()
             if key not in self._kept:
+                copied = _copy_option(options)
                 _make_room(self._kept)
                 made = _recorded(self._post, None, {"path": path, "body": {}, "options": copied, **rest})
                 is_model = isinstance(made, SdkOptions) and hasattr(made.options, "model_copy")
                 self._kept[key] = made if is_model else None
             return self._kept.get(key)
-        except (_NotPlain, TypeError, RecursionError):  # options that cannot be compared
+        except Exception:  # options that cannot be compared, or shown
             return None
 
 
@@ -258,9 +258,9 @@ def _copy_option(value: Any) -> Any:
     kind = type(value)
     if kind is dict and _TEXTS.issuperset(map(type, value)):
         return {name: _copy_option(item) for name, item in value.items()}
-    if is_timeout(value):
-        return kind(value)
-    return value if is_left_out(value) or _is_constant(value) else _copy(value)
+    if kind in _SCALARS or is_left_out(value) or _is_constant(value):
+        return value
+    return kind(value) if is_timeout(value) else _copy(value)
 
 
 def _is_constant(value: Any) -> bool:
@@ -272,7 +272,10 @@ def _is_constant(value: Any) -> bool:
 
 def is_timeout(value: Any) -> bool:
     """Whether this is a timeout of httpx or httpx2, which SDKs show as their own."""
-    return any(getattr(sys.modules.get(name), "Timeout", None) is type(value) for name in ("httpx", "httpx2"))
+    kind = type(value)
+    if kind.__name__ != "Timeout":
+        return False
+    return any(getattr(sys.modules.get(name), "Timeout", None) is kind for name in ("httpx", "httpx2"))
 
 
 def is_left_out(value: Any) -> bool:
@@ -282,9 +285,9 @@ def is_left_out(value: Any) -> bool:
 
 def _are_comparable(keywords: dict[str, Any]) -> bool:
     """Whether the representation of `keywords` says all of them; what is extra varies too often to be compared."""
-    others = {name: value for name, value in keywords.items() if type(value) not in _COMPARABLE}
-    if not others:  # as in most calls
+    if _COMPARABLE.issuperset(map(type, keywords.values())):  # as in most calls
         return True
+    others = {name: value for name, value in keywords.items() if type(value) not in _COMPARABLE}
     try:
         _copy(others)
     except (_NotPlain, RecursionError):

@@ -85,7 +85,7 @@ def posted_by(method: Any, client: Any, keywords: dict[str, Any]) -> list[Any]:
     def post(path: str, **arguments: Any) -> None:
         posted.append((path, arguments))
 
-    desk = SimpleNamespace(_client=client, _post=post_async if iscoroutinefunction(method) else post)
+    desk = SimpleNamespace(_client=client, _post=post_async if iscoroutinefunction(unwrap(method)) else post)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -121,9 +121,10 @@ def test_kept_request_is_the_one_that_the_sdk_makes(resource: Any, data: st.Data
     assert (request.path, repr({"options": request.options_with({}), **request.rest})) == (path, repr(arguments))
 
 
-def test_values_of_several_parts_are_those_of_each_call() -> None:
+@pytest.mark.parametrize("method", METHODS.values(), ids=["sync", "async"])
+def test_values_of_several_parts_are_those_of_each_call(method: SdkMethod) -> None:
     """Whatever was done with those of earlier calls."""
-    method, client = SdkMethod(resources.Messages.create), anthropic.Anthropic(api_key="x")
+    client = anthropic.Anthropic(api_key="x")
     for _ in range(2):
         keywords: dict[str, Any] = {"max_tokens": 9, "messages": [], "model": "m", "thinking": dict(THINKING)}
         hide(keywords, HIDDEN)
