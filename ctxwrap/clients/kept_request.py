@@ -35,7 +35,8 @@ def is_sdks_own(sdk_class: Any) -> bool:
 
 
 def _is_defined_in(package: str, member: Any) -> bool:
-    function = getattr(member, "fget", None) or getattr(member, "func", None) or member
+    names = ("fget", "func", "__func__")  # of properties, cached properties, and static and class methods
+    function = next((getattr(member, name) for name in names if getattr(member, name, None)), member)
     if isinstance(function, FunctionType):
         return str(function.__globals__["__name__"]).startswith(f"{package}.")
     return isinstance(function, type) or not callable(function)

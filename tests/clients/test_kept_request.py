@@ -223,7 +223,7 @@ def test_an_http_client_that_builds_its_own_requests_is_asked(where: str, monkey
     assert count == 4
 
 
-def test_options_are_logged_if_the_caller_logs_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_are_logged_if_the_caller_logs_them(caplog: pytest.LogCaptureFixture) -> None:
     openai = pytest.importorskip("openai")
     wrapped = ctxwrap.wrap(openai.OpenAI(api_key="x"), store="memory:")
     for _ in range(4):
@@ -231,7 +231,7 @@ def test_options_are_logged_if_the_caller_logs_them(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.DEBUG, logger="openai._base_client"):
         for _ in range(4):
             request_of(wrapped)
-    assert sum("Request options" in message for message in caplog.messages) == 4
+    assert len(caplog.messages) == 4
 
 
 def test_a_key_that_is_asked_for_in_every_call_is_sent() -> None:
