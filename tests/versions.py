@@ -49,9 +49,12 @@ VERSIONS = (
 TESTS = {
     "openai": (
         *("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py"),
-        *("tests/clients/test_azure.py", "tests/clients/test_shortcuts.py"),
+        *("tests/clients/test_azure.py", "tests/clients/test_shortcuts.py", "tests/clients/test_kept_request.py"),
     ),
-    "anthropic": ("tests/clients/test_anthropic_surfaces.py", "tests/clients/test_shortcuts.py"),
+    "anthropic": (
+        *("tests/clients/test_anthropic_surfaces.py", "tests/clients/test_anthropic_arguments.py"),
+        *("tests/clients/test_shortcuts.py", "tests/clients/test_kept_request.py"),
+    ),
     "litellm": ("tests/clients/test_litellm_surfaces.py",),
     "cohere": ("tests/clients/test_cohere_surfaces.py",),
     "google-genai": ("tests/clients/test_google_surfaces.py",),

@@ -44,6 +44,11 @@ def facade(http_client: Any) -> Any:
     return joined(_Facade, module.Client)(http_client)
 
 
+def client_behind(facade: Any) -> Any:
+    """The HTTP client that a facade passes everything on to."""
+    return facade._inner
+
+
 def is_http_client(value: Any) -> bool:
     """Whether `value` is a client of httpx or httpx2."""
     kind: Any = type(value)

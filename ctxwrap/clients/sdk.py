@@ -131,7 +131,7 @@ def _method_with_keywords(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **keywords: Any) -> Any:
         headers = pop_keywords(keywords)
         hide(keywords, hidden)
-        request = None if args else kept.request(keywords)
+        request = None if args else kept.request(self._client, keywords)
         if request is None:
             return method(self, *args, **_with_headers(keywords, headers))
         options = request.options_with(headers)
@@ -141,7 +141,7 @@ def _method_with_keywords(method: Callable[..., Any]) -> Callable[..., Any]:
     async def call_async(self: Any, *args: Any, **keywords: Any) -> Any:
         headers = pop_keywords(keywords)
         hide(keywords, hidden)
-        request = None if args else kept.request(keywords)
+        request = None if args else kept.request(self._client, keywords)
         if request is None:
             return await method(self, *args, **_with_headers(keywords, headers))
         options = request.options_with(headers)
@@ -202,7 +202,7 @@ def _wrapped_class(cls: type) -> type:
     """A subclass of the client's class, with one base only: else Python refuses to set it on an instance."""
     base: Any = with_keywords(cls)
     made = _async_client_class(base) if iscoroutinefunction(base.post) else _client_class(base)
-    add_shortcuts(made)
+    add_shortcuts(made, cls)
     return named_like(made, cls)
 
 

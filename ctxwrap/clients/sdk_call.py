@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ctxwrap.clients.http import EXTENSION, OWN_REQUEST, CallInFlight
 from ctxwrap.clients.sdk import providers_of, split_headers
-from ctxwrap.clients.sdk_arguments import PlainBody, are_texts, revealed
+from ctxwrap.clients.sdk_arguments import PlainBody, are_texts, is_left_out, revealed
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
@@ -166,11 +166,11 @@ def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: A
     call = sync.begin(client._ctxwrap, request.adapter, request.plain_body, request.scope, ask)
     if isinstance(call, PassthroughCall):
         if call.body is not None:
-            body, options = call.body, request.options_without_extra
+            body, options = request.body_for(call.body), request.options_without_extra
         with CallInFlight(call):
             return remember(send(path, body=body, options=options, **rest), call)
     if call.rewrites:
-        body, options = call.body, request.options_without_extra
+        body, options = request.body_for(call.body), request.options_without_extra
     while True:
         try:
             with CallInFlight(call):
@@ -181,7 +181,7 @@ def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: A
                 raise
         else:
             return remember(without_cycle(result), call)
-        body, options = call.body, request.options_for_smaller
+        body, options = request.body_for(call.body), request.options_for_smaller
 
 
 async def post_async(
@@ -195,11 +195,11 @@ async def post_async(
     call = await async_.begin(client._ctxwrap, request.adapter, request.plain_body, request.scope, ask)
     if isinstance(call, PassthroughCall):
         if call.body is not None:
-            body, options = call.body, request.options_without_extra
+            body, options = request.body_for(call.body), request.options_without_extra
         with CallInFlight(call):
             return remember(await send(path, body=body, options=options, **rest), call)
     if call.rewrites:
-        body, options = call.body, request.options_without_extra
+        body, options = request.body_for(call.body), request.options_without_extra
     while True:
         try:
             with CallInFlight(call):
@@ -210,7 +210,7 @@ async def post_async(
                 raise
         else:
             return remember(without_cycle(result), call)
-        body, options = call.body, request.options_for_smaller
+        body, options = request.body_for(call.body), request.options_for_smaller
 
 
 def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> Send:
@@ -258,7 +258,11 @@ class _SdkRequest:
         if type(self.body) is PlainBody and not extra:
             return dict(self.body)
         body = {**self.body, **(extra or {})}
-        return {name: to_jsonable(value) for name, value in body.items() if not _is_left_out(value)}
+        return {name: to_jsonable(value) for name, value in body.items() if not is_left_out(value)}
+
+    def body_for(self, body: Body) -> Body:
+        """`body`, which was made of this request's; plain like it."""
+        return PlainBody(body) if type(self.body) is PlainBody else body
 
     @property
     def options_without_extra(self) -> dict[str, Any]:
@@ -285,11 +289,6 @@ def _adapter_of(cls: Any, path: str) -> ProviderAdapter | None:
 
 
 _CALLERS_OPTIONS = frozenset({"extra_json", "post_parser", "idempotency_key"})
-
-
-def _is_left_out(value: Any) -> bool:
-    """Whether this is the SDK's placeholder for an argument that was not given."""
-    return type(value).__name__ in ("Omit", "NotGiven")
 
 
 def read_sample() -> None:

@@ -3,21 +3,44 @@
 They stand in for methods without a public name; an SDK that has no such method keeps its own way.
 """
 
+from collections.abc import Mapping
 from functools import cache
-from inspect import signature
-from typing import Any
+from inspect import iscoroutinefunction, signature
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from ctxwrap.clients.kept_request import is_sdks_own, keep_requests
+from ctxwrap.clients.sdk_arguments import PlainBody
 
-def add_shortcuts(client_class: Any) -> None:
-    """Add the shortcuts to a class of wrapped clients."""
-    build_models, join_url = (getattr(client_class, name, None) for name in ("_process_response_data", "_prepare_url"))
+
+def add_shortcuts(client_class: Any, sdk_class: Any) -> None:
+    """Add the shortcuts to a class of wrapped clients, a subclass of the SDK's class."""
+    build_models = getattr(sdk_class, "_process_response_data", None)
     if build_models and "extra" in signature(BaseModel.model_validate).parameters:  # since pydantic 2.12
         client_class._process_response_data = _building_by_validation(build_models)
-    if join_url and join_url.__module__.endswith("._base_client"):  # others depend on more than the base URL
-        client_class._ctxwrap_url = None, "", None
-        client_class._prepare_url = _keeping_url(join_url)
+    if is_sdks_own(sdk_class):
+        keep_requests(client_class, sdk_class)
+        prepare = getattr(sdk_class, "_copy_and_prepare", None)
+        if prepare:
+            client_class._copy_and_prepare = _passing_plain_bodies(prepare)
+
+
+def _passing_plain_bodies(prepare_by_sdk: Any) -> Any:
+    """Pass on options whose body is plain JSON and known to nobody else, of which the SDK would make an equal copy."""
+
+    def is_prepared(client: Any, options: Any) -> bool:
+        is_plain = type(options.json_data) is PlainBody and not (options.extra_json or options.params)
+        return is_plain and not client._middleware  # which may change the body
+
+    def prepare(self: Any, options: Any) -> Any:
+        return options if is_prepared(self, options) else prepare_by_sdk(self, options)
+
+    async def prepare_async(self: Any, options: Any) -> Any:
+        return options if is_prepared(self, options) else await prepare_by_sdk(self, options)
+
+    return prepare_async if iscoroutinefunction(prepare_by_sdk) else prepare
 
 
 def _building_by_validation(build_by_sdk: Any) -> Any:
@@ -25,14 +48,20 @@ def _building_by_validation(build_by_sdk: Any) -> Any:
 
     The SDK builds them field by field in Python, so that data which does not fit its types is kept; for a short reply
     that takes a sixth of the call. Where all data fits and no field is unknown, the validator builds the same model in
-    a few microseconds.
+    a few microseconds. Of a union, the SDK's first try is the validator, which tries all types; `type` tells the one
+    that can succeed.
     """
 
     def build(self: Any, *, data: object, cast_to: Any, **rest: Any) -> Any:
-        if type(data) is dict and not self._strict_response_validation and _is_plain_model(cast_to):
+        if type(data) is dict and not self._strict_response_validation:
+            is_model, variants = _known_type(cast_to)
+            tag = data.get("type") if variants else None
             try:
-                cast_to.model_validate(data, strict=True, extra="forbid")  # unknown fields would not be built the same
-                return cast_to.model_validate(data, strict=True)
+                if is_model:
+                    cast_to.model_validate(data, strict=True, extra="forbid")  # unknown fields would not be the same
+                    return cast_to.model_validate(data, strict=True)
+                if type(tag) is str and tag in variants:
+                    return variants[tag].model_validate(data)
             except ValidationError:
                 pass
         return build_by_sdk(self, data=data, cast_to=cast_to, **rest)
@@ -41,6 +70,11 @@ def _building_by_validation(build_by_sdk: Any) -> Any:
 
 
 @cache
+def _known_type(cast_to: Any) -> tuple[bool, Mapping[str, Any]]:
+    """Whether this is a plain model, and the variants of a union."""
+    return _is_plain_model(cast_to), _variants_of(cast_to)
+
+
 def _is_plain_model(cast_to: Any) -> bool:
     """Whether this is a model that neither builds itself nor has validators, which the SDK would not run."""
     if not isinstance(cast_to, type) or not issubclass(cast_to, BaseModel) or hasattr(cast_to, "build"):
@@ -49,14 +83,16 @@ def _is_plain_model(cast_to: Any) -> bool:
     return not (decorators.validators or decorators.field_validators or decorators.model_validators)
 
 
-def _keeping_url(join_url: Any) -> Any:
-    """Keep the last URL that was joined from the client's base URL and a path; URLs do not change."""
-
-    def join(self: Any, url: str) -> Any:
-        base, path, joined = self._ctxwrap_url
-        if base is not self.base_url or path != url:
-            base, joined = self.base_url, join_url(self, url)
-            self._ctxwrap_url = base, url, joined
-        return joined
-
-    return join
+def _variants_of(cast_to: Any) -> Mapping[str, Any]:
+    """The models of a union by their `type`; none unless it tells all of them apart."""
+    union = get_args(cast_to)[0] if get_origin(cast_to) is Annotated else cast_to
+    if get_origin(union) not in (Union, UnionType):
+        return {}
+    variants: dict[str, Any] = {}
+    for variant in get_args(union):
+        field = getattr(variant, "model_fields", {}).get("type")
+        tags = get_args(field.annotation) if field and get_origin(field.annotation) is Literal else ()
+        if field is None or field.alias or not tags or not variants.keys().isdisjoint(tags):
+            return {}
+        variants |= dict.fromkeys(tags, variant)
+    return variants

@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import types
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import openai
 import pytest
@@ -19,7 +18,6 @@ from openai.resources.responses import Responses
 from openai.types import completion_create_params as prompt_create_params
 from openai.types.chat import ChatCompletionMessage, completion_create_params
 from openai.types.responses import response_create_params
-from typing_extensions import is_typeddict
 
 from ctxwrap.clients.sdk_arguments import (
     Opaque,
@@ -32,6 +30,7 @@ from ctxwrap.clients.sdk_arguments import (
     revealed,
 )
 from tests.clients.openai_cases import Desk, both, got, open_desk
+from tests.clients.shapes import shapes
 
 ALL_PARAMS = (
     completion_create_params.CompletionCreateParamsNonStreaming,
@@ -41,32 +40,6 @@ ALL_PARAMS = (
     prompt_create_params.CompletionCreateParamsNonStreaming,
 )
 HIDDEN = hidden_arguments(Completions.create)
-SCALARS = {str: "text", int: 7, float: 0.5, bool: True, type(None): None}
-
-
-def shapes(hint: Any, inside: tuple[Any, ...] = ()) -> list[Any]:
-    """Plain JSON for each shape that a type of the SDK allows; a type that holds itself is entered once."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint in inside:
-        return []
-    if is_typeddict(hint):
-        fields = get_type_hints(hint, include_extras=True)
-        choices = {name: found for name, field in fields.items() if (found := shapes(field, (*inside, hint)))}
-        rows = range(max(map(len, choices.values()), default=1))
-        return [{name: found[row % len(found)] for name, found in choices.items()} for row in rows]
-    if origin in (Union, types.UnionType):
-        return [shape for each in arguments for shape in shapes(each, inside)]
-    if origin is Literal:
-        return list(arguments)
-    if origin is dict:
-        return [{f"key {at}": shape for at, shape in enumerate(shapes(arguments[1], inside))}]
-    if origin in (Required, Annotated) or str(origin).endswith(".Required"):
-        return shapes(arguments[0], inside)
-    if origin is not None and arguments:  # a list, an iterable, a sequence
-        return [shapes(arguments[0], inside)]
-    if hint in (object, Any):
-        return [{"any": ["thing", 1, None, {"type": "object", "from_": 2.5}]}]
-    return [SCALARS[hint]] if hint in SCALARS else []
 
 
 def hideable(params: Any) -> Iterator[tuple[str, Any]]:
@@ -116,7 +89,7 @@ def test_kept_request_is_the_one_that_the_sdk_makes(resource: Any, chosen: list[
     desk = SimpleNamespace(_post=lambda path, **arguments: posted.append((path, arguments)))
     keywords = dict(given)
     hide(keywords, HIDDEN)
-    request = METHODS[resource].request(keywords)
+    request = METHODS[resource].request(None, keywords)
     try:
         resource.create(desk, **given)
     except TypeError:  # the model is missing
@@ -184,7 +157,7 @@ def test_methods_that_do_not_just_post_are_asked_every_time() -> None:
         lambda self, model, n: None,
         lambda self, model: None,
     ]
-    assert [isinstance(request_made_by(make, keywords), SdkRequest) for make in makes] == [True, *[False] * 6]
+    assert [isinstance(request_made_by(make, None, keywords), SdkRequest) for make in makes] == [True, *[False] * 6]
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -270,6 +243,7 @@ def test_wrapped_call_skips_the_sdks_transform_of_messages(home: Path, monkeypat
     with open_desk("sync", home) as desk:
         bare, wrapped = desk.bare(), desk.wrapped()
         assert steps_of(bare, 20) > 10 * steps_of(bare, 1)
+        steps_of(wrapped, 1)  # the first call asks the SDK
         assert steps_of(wrapped, 20) == steps_of(wrapped, 1) < steps_of(bare, 1)
         desk.run(_nothing())
 
@@ -286,4 +260,4 @@ def test_instrumented_sdk_methods_receive_plain_messages() -> None:
     assert hidden_arguments(Completions.create) > hidden_arguments(Completions.parse) > {"messages"}
     assert not hidden_arguments(Completions.stream)
     assert not hidden_arguments(instrumented)
-    assert SdkMethod(instrumented).request({"model": "m"}) is None
+    assert SdkMethod(instrumented).request(None, {"model": "m"}) is None

@@ -1,5 +1,6 @@
 """Wrapped clients take shortcuts through their SDK, with the same results."""
 
+import asyncio
 from importlib import import_module
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import ctxwrap
+from ctxwrap.clients.sdk_arguments import PlainBody
 from tests.support import examples
 
 MODELS = (
@@ -17,7 +19,10 @@ MODELS = (
     ("openai", "OpenAI", "types.chat", "ChatCompletionChunk"),
     ("openai", "OpenAI", "types", "Completion"),
     ("openai", "OpenAI", "types.responses", "Response"),
+    ("openai", "OpenAI", "types.responses", "ResponseStreamEvent"),
     ("anthropic", "Anthropic", "types", "Message"),
+    ("anthropic", "Anthropic", "types", "RawMessageStreamEvent"),
+    ("anthropic", "Anthropic", "types.beta", "BetaRawMessageStreamEvent"),
     ("groq", "Groq", "types.chat", "ChatCompletion"),
 )
 
@@ -111,7 +116,7 @@ def test_models_of_responses_are_those_of_the_sdk(sdk: str, name: str, module: s
     @examples(60)
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        payload = data.draw(model_data(cast_to))
+        payload = data.draw(fitting(cast_to))
         if data.draw(st.booleans()):
             payload = data.draw(spoiled(payload))
         made = [
@@ -147,13 +152,65 @@ def test_a_model_with_validators_is_built_by_the_sdk() -> None:
     assert made.text == own._process_response_data(data={"text": "quiet"}, cast_to=Shouted, response=RESPONSE).text
 
 
-@given(
-    st.lists(st.sampled_from(("/chat/completions", "models", "https://api.example/v2/x", "http://127.0.0.1/other/")))
-)
-def test_urls_are_joined_as_by_the_sdk(steps: list[str]) -> None:
+def test_a_union_is_built_by_the_sdk_unless_types_tell_its_models_apart() -> None:
     own, wrapped = clients("openai", "OpenAI")
-    for step in steps:
-        if step.endswith("/"):
-            own.base_url = wrapped.base_url = step
-        else:
-            assert wrapped._prepare_url(step) == own._prepare_url(step)
+    base = import_module("openai").BaseModel
+
+    class One(base):  # type: ignore[misc, valid-type]
+        type: Literal["a", "b"]
+        one: int
+
+    class Other(base):  # type: ignore[misc, valid-type]
+        type: Literal["b", "c"]
+        other: int
+
+    class Loose(base):  # type: ignore[misc, valid-type]
+        type: str
+        other: int
+
+    unions = [(One, Other), (One, Loose), (One, dict[str, int]), (Loose, None)]
+    for union in (Union[each] for each in unions):  # noqa: UP007 - each is a tuple
+        for tag in ("a", "b", "c", "d", None, ["a"]):
+            for payload in ({"type": tag, "other": 1}, {"type": tag, "one": 1}, {"one": "x", "type": tag}):
+                made = [
+                    client._process_response_data(data=payload, cast_to=union, response=RESPONSE)
+                    for client in (wrapped, own)
+                ]
+                assert_same(*made)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("flavour", ["", "Async"])
+@given(body=st.dictionaries(st.text(max_size=3), JSON, max_size=4), extra=st.none() | st.just({"extra": [1]}))
+def test_plain_bodies_are_passed_on_as_the_sdk_prepares_them(flavour: str, body: Any, extra: Any) -> None:
+    own, wrapped = clients("anthropic", f"{flavour}Anthropic")
+    if not hasattr(own, "_copy_and_prepare"):
+        pytest.skip("this version prepares no bodies")
+    options = import_module("anthropic._models").FinalRequestOptions
+    made = []
+    for client, given_body in ((own, body), (wrapped, body), (wrapped, PlainBody(body))):
+        given_options = options.construct(method="post", url="/path", extra_json=extra)
+        given_options.json_data = given_body
+        prepared = client._copy_and_prepare(given_options)
+        made.append(asyncio.run(prepared) if flavour else prepared)
+    assert len({repr(vars(each)) for each in made}) == 1
+    assert (made[2].json_data is given_body) is (extra is None)
+
+
+def test_middleware_receives_a_body_of_its_own() -> None:
+    own, _ = clients("anthropic", "Anthropic")
+    if not hasattr(own, "with_middleware") or not hasattr(own, "_copy_and_prepare"):
+        pytest.skip("this version has no middleware")
+    wrapped = ctxwrap.wrap(own.with_middleware(lambda request, call_next: call_next(request)), store="memory:")
+    body = PlainBody(messages=[{"role": "user"}])
+    options = import_module("anthropic._models").FinalRequestOptions.construct(method="post", url="/")
+    options.json_data = body
+    prepared = wrapped._copy_and_prepare(options).json_data
+    assert prepared == body
+    assert prepared["messages"][0] is not body["messages"][0]

@@ -1,0 +1,263 @@
+"""Requests that are made of earlier ones are those that the SDK makes, whatever has changed since."""
+
+import asyncio
+import logging
+from collections import UserDict
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxwrap
+from ctxwrap.clients.http import client_behind, module_of
+from ctxwrap.clients.kept_request import is_sdks_own
+
+CLIENTS = [
+    *(("openai", "OpenAI"), ("openai", "AsyncOpenAI"), ("anthropic", "Anthropic"), ("anthropic", "AsyncAnthropic")),
+    *(("groq", "Groq"), ("groq", "AsyncGroq")),
+]
+every_client = pytest.mark.parametrize(("sdk", "name"), CLIENTS)
+
+
+class Twins:
+    """A client and the same one wrapped. They share default headers and their HTTP client."""
+
+    def __init__(self, sdk: str, name: str) -> None:
+        self.sdk = pytest.importorskip(sdk)
+        self.headers: dict[str, Any] = {"x-default": "1"}
+        own = getattr(self.sdk, name)(api_key="x", default_headers=self.headers)
+        self.clients = own, ctxwrap.wrap(own, store="memory:")
+        self.http = client_behind(self.clients[1]._client)
+        self.library = module_of(self.http)
+        self.options: dict[str, Any] = {}
+        self.retries, self.is_awaited = 0, False
+        self.body = 0
+
+    def timeout(self, seconds: float) -> Any:
+        return self.library.Timeout(seconds, connect=5)
+
+    def assert_same_request(self, **changes: Any) -> None:
+        self.body += 1
+        given = {"json_data": {"number": "9" * self.body}, **self.options, **changes}
+        models = import_module(f"{self.sdk.__name__}._models")
+        made = []
+        for client in self.clients:
+            options = models.FinalRequestOptions.construct(**{"method": "post", "url": "/path", **given})
+            made.append(self.run(lambda client=client, options=options: self.request_of(client, options)))
+        theirs, ours = made
+        assert type(ours) is type(theirs)
+        assert (ours.method, str(ours.url), ours.content) == (theirs.method, str(theirs.url), theirs.content)
+        assert ours.headers.raw == theirs.headers.raw
+        assert repr(ours.extensions) == repr(theirs.extensions)
+        assert b"".join(ours.stream) == theirs.content
+        ours.headers["x-hook"] = "an event hook may change requests"
+        ours.extensions["timeout"]["read"] = 77
+
+    def request_of(self, client: Any, options: Any) -> Any:
+        return client._build_request(options, retries_taken=self.retries)
+
+    def run(self, make: Callable[[], Any]) -> Any:
+        async def awaited() -> Any:
+            return make()
+
+        return asyncio.run(awaited()) if self.is_awaited else make()
+
+
+def for_both(change: Callable[[Any, Any], None]) -> Callable[[Twins, Any], None]:
+    def apply(twins: Twins, value: Any) -> None:
+        for client in twins.clients:
+            change(client, value)
+
+    return apply
+
+
+def set_default_header(twins: Twins, value: str) -> None:
+    twins.headers["x-default"] = value
+
+
+def set_http_header(twins: Twins, value: str) -> None:
+    twins.http.headers["x-http"] = value
+
+
+def set_option(twins: Twins, option: tuple[str, Any]) -> None:
+    name, value = option
+    twins.options[name] = value(twins) if callable(value) else value
+
+
+CHANGES: dict[str, tuple[Callable[[Twins, Any], None], list[Any]]] = {
+    "key": (for_both(lambda client, value: setattr(client, "api_key", value)), ["a", "b"]),
+    "base": (for_both(lambda client, value: setattr(client, "base_url", value)), ["http://a_b/v1", "http://b/v2/?c=d"]),
+    "timeout": (for_both(lambda client, value: setattr(client, "timeout", value)), [5, 5.0, None]),
+    "client headers": (for_both(lambda client, value: setattr(client, "_custom_headers", value)), [{}, {"x-c": "d"}]),
+    "query": (for_both(lambda client, value: setattr(client, "_custom_query", value)), [{}, {"a": "b"}]),
+    "default header": (set_default_header, ["1", "2"]),
+    "http header": (set_http_header, ["1", "2"]),
+    "http cookie": (lambda twins, value: twins.http.cookies.set("cookie", value), ["1"]),
+    "http query": (lambda twins, value: setattr(twins.http, "params", value), [{}, {"a": "b"}]),
+    "option": (
+        set_option,
+        [
+            *(("headers", {}), ("headers", {"x-option": "1"}), ("headers", {"Content-Type": "text/plain"})),
+            *(("timeout", 5), ("timeout", 5.0), ("timeout", None), ("timeout", lambda twins: twins.timeout(9))),
+            *(("params", {}), ("params", {"a": 1}), ("idempotency_key", "k"), ("url", "/other"), ("url", "http://c/d")),
+            *(("extra_json", {"extra": 1}), ("json_data", {"a": [None, 0.5]}), ("json_data", None)),
+        ],
+    ),
+    "retries": (lambda twins, value: setattr(twins, "retries", value), [0, 1]),
+    "awaited": (lambda twins, value: setattr(twins, "is_awaited", value), [True, False]),
+}
+STEPS = st.sampled_from([(name, value) for name, (_, values) in CHANGES.items() for value in values])
+
+
+@every_client
+@given(steps=st.lists(STEPS, max_size=6))
+def test_requests_are_those_of_the_sdk_after_every_change(sdk: str, name: str, steps: list[tuple[str, Any]]) -> None:
+    twins = Twins(sdk, name)
+    for change, value in [("retries", 0), *steps]:
+        CHANGES[change][0](twins, value)
+        for _ in range(4):
+            twins.assert_same_request()
+
+
+@every_client
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_value_of_a_setting_is_told_from_the_last(sdk: str, name: str, change: str) -> None:
+    twins = Twins(sdk, name)
+    apply, values = CHANGES[change]
+    for value in values:
+        apply(twins, value)
+        for _ in range(4):
+            twins.assert_same_request()
+
+
+@every_client
+def test_a_query_that_is_changed_in_place_is_seen(sdk: str, name: str) -> None:
+    twins, items = Twins(sdk, name), [1]
+    twins.options["params"] = {"a": items}
+    for _ in range(2):
+        items.append(2)
+        for _ in range(4):
+            twins.assert_same_request()
+    del twins.options["params"]
+    for client in twins.clients:
+        client._custom_query = {"a": items}
+    for _ in range(2):
+        items.append(2)
+        for _ in range(4):
+            twins.assert_same_request()
+
+
+@every_client
+def test_a_timeout_that_is_changed_in_place_is_seen(sdk: str, name: str) -> None:
+    twins = Twins(sdk, name)
+    timeout = twins.timeout(9)
+    for client in twins.clients:
+        client.timeout = timeout
+    for seconds in (1, 2):
+        timeout.read = seconds
+        for _ in range(4):
+            twins.assert_same_request()
+
+
+def test_default_headers_of_another_type_are_read_every_time() -> None:
+    openai = pytest.importorskip("openai")
+    headers = UserDict({"x-default": "1"})
+    wrapped = ctxwrap.wrap(openai.OpenAI(api_key="x", default_headers=headers), store="memory:")
+    for value in ("1", "2"):
+        headers["x-default"] = value
+        assert {request_of(wrapped).headers["x-default"] for _ in range(4)} == {value}
+
+
+def request_of(client: Any) -> Any:
+    options = import_module("openai._models").FinalRequestOptions
+    return client._build_request(options.construct(method="post", url="/path", json_data={"a": 1}))
+
+
+def test_a_client_class_of_others_makes_its_own_requests() -> None:
+    openai = pytest.importorskip("openai")
+
+    class Counting(openai.OpenAI):  # type: ignore[misc, name-defined]
+        count = 0
+
+        @property
+        def default_headers(self) -> Any:
+            self.count += 1
+            return {**super().default_headers, "x-count": str(self.count)}
+
+    assert is_sdks_own(openai.OpenAI)
+    assert not is_sdks_own(openai.AzureOpenAI)
+    wrapped = ctxwrap.wrap(Counting(api_key="x"), store="memory:")
+    assert len({request_of(wrapped).headers["x-count"] for _ in range(9)}) == 9
+
+
+def test_a_patched_class_makes_its_own_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    openai = pytest.importorskip("openai")
+    for method in ("_build_headers", "_prepare_url", "request"):
+        with monkeypatch.context() as patch:
+            patch.setattr(openai.OpenAI, method, lambda self, *args, **keywords: None)
+            assert not is_sdks_own(openai.OpenAI)
+    assert is_sdks_own(openai.OpenAI)
+
+
+@pytest.mark.parametrize("where", ["instance", "class"])
+def test_an_http_client_that_builds_its_own_requests_is_asked(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that starts to do so later."""
+    openai = pytest.importorskip("openai")
+    wrapped = ctxwrap.wrap(openai.OpenAI(api_key="x"), store="memory:")
+    http = client_behind(wrapped._client)
+    original, count = http.build_request, 0
+
+    def build(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal count
+        count += 1
+        return original(*arguments[where == "class" :], **keywords)
+
+    for _ in range(4):
+        request_of(wrapped)
+    monkeypatch.setattr(http if where == "instance" else type(http), "build_request", build)
+    for _ in range(4):
+        request_of(wrapped)
+    assert count == 4
+
+
+def test_requests_are_logged_if_the_caller_logs_them(caplog: pytest.LogCaptureFixture) -> None:
+    openai = pytest.importorskip("openai")
+    wrapped = ctxwrap.wrap(openai.OpenAI(api_key="x"), store="memory:")
+    for _ in range(4):
+        request_of(wrapped)
+    with caplog.at_level(logging.DEBUG, logger="openai._base_client"):
+        for _ in range(4):
+            request_of(wrapped)
+    assert len(caplog.messages) == 4
+
+
+def test_a_key_that_is_asked_for_in_every_call_is_sent() -> None:
+    openai = pytest.importorskip("openai")
+    keys, sent = iter(range(9)), []
+
+    def answer(request: Any) -> Any:
+        sent.append(request.headers["authorization"])
+        return library.Response(200, json={})
+
+    library = module_of(openai.DefaultHttpxClient())
+    http = library.Client(transport=library.MockTransport(answer))
+    own = openai.OpenAI(api_key=lambda: f"key-{next(keys)}", http_client=http)
+    wrapped = ctxwrap.wrap(own, store="memory:", context_mode="disabled", session="s")
+    for _ in range(5):
+        wrapped.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi."}])
+    assert sent == [f"Bearer key-{number}" for number in range(5)]
+
+
+@every_client
+def test_the_sdk_is_asked_for_two_requests_of_a_kind(sdk: str, name: str) -> None:
+    """Whatever the kinds in between; nothing of a body stays."""
+    twins = Twins(sdk, name)
+    wrapped, kinds = twins.clients[1], ({}, {"timeout": 5}, {"url": "/other"})
+    for _ in range(4):
+        for kind in kinds:
+            twins.assert_same_request(**kind)
+    assert [each.is_sure for each in wrapped._ctxwrap_requests if each] == [True] * 3
+    assert b"9" * twins.body not in repr([vars(each) for each in wrapped._ctxwrap_requests if each]).encode()
