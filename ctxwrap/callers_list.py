@@ -17,7 +17,7 @@ Read = Callable[[Any], Sequence[Message]]
 _FEWEST = 4
 """Items from which on a list is likely to come again with more of them."""
 
-_LARGEST = 500_000
+_LARGEST = 200_000
 """Bytes up to which a list is kept until the next call."""
 
 _FORM = 2

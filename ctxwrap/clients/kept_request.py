@@ -107,12 +107,7 @@ def _basis_of(client: Any, options: Any, retries_taken: int, async_library: Call
         vars(client),
         {name: given[name] for name in options.model_fields_set - _VARYING},
         (type(http).build_request, vars(http).get("build_request"), http.params, http.headers.raw),
-        (
-            type(options.timeout),
-            type(client.timeout),
-            retries_taken,
-            async_library(),
-        ),  # 1 equals 1.0, but not in a header
+        (type(options.timeout), type(client.timeout), retries_taken, async_library()),  # 1 equals 1.0, but not as text
     )
 
 
