@@ -6,7 +6,7 @@ import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
 from threading import get_ident
@@ -206,8 +206,23 @@ class FileLog:
     def place(self) -> str:
         return os.path.realpath(self._place)
 
-    def locked(self, *, redoable: bool = False) -> AbstractContextManager[None]:
-        return _Held(self)
+    @contextmanager
+    def locked(self, *, redoable: bool = False) -> Iterator[None]:
+        try:
+            if not self._checked:
+                self._create()
+            lock = FileLock(self._lock_path)
+            try:
+                lock.acquire(wait=True)
+                self._holder, self._edition = get_ident(), lock.size
+                for journal in self._journals.values():
+                    journal.is_current = False
+                yield
+            finally:
+                self._holder, self._edition = 0, None
+                lock.release()
+        except OSError as error:
+            raise self._unavailable("lock", error) from error
 
     def edition(self) -> int:
         """The length of the lock file, which grows by a byte with every rewriting."""
@@ -394,42 +409,6 @@ class FileLog:
             with exclusive(self._lock_path):
                 self._save_meta()
         self._checked = True
-
-
-class _Held:
-    """A block that holds the lock of a session. A generator would take several times as long to enter and leave."""
-
-    def __init__(self, log: FileLog) -> None:
-        self._log = log
-
-    def __enter__(self) -> None:
-        log = self._log
-        try:
-            if not log._checked:
-                log._create()
-            lock = self._lock = FileLock(log._lock_path)
-            try:
-                lock.acquire(wait=True)
-                log._holder, log._edition = get_ident(), lock.size
-                for journal in log._journals.values():
-                    journal.is_current = False
-            except BaseException:  # interrupted: nobody will leave the block
-                self._release()
-                raise
-        except OSError as error:
-            raise log._unavailable("lock", error) from error
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            self._release()
-        except OSError as failed:
-            raise self._log._unavailable("lock", failed) from failed
-        if isinstance(error, OSError):
-            raise self._log._unavailable("lock", error) from error
-
-    def _release(self) -> None:
-        self._log._holder, self._log._edition = 0, None
-        self._lock.release()
 
 
 class _Explained:
