@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Mapping
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,6 +109,9 @@ _HAS = (_MARKS[:, np.newaxis] & _EACH == _EACH).astype(float)
 
 _ASKS_NOTHING = (_MARKS & TextFeature.QUESTION == 0).astype(float)
 """For all combinations of marks, 0 for those of a question."""
+
+_IS_PASSAGE = (_MARKS & GAP != GAP).astype(float)
+"""For all combinations of marks, 0 for those of an empty slot."""
 
 _TERM_FEATURES = ("group", "words", "cover", "around", "rank", "before")
 
@@ -217,6 +221,8 @@ class FeatureMatrix:
             by_word[:, self.seen :] = 0.0
         words[:] = np.add.reduce(by_word, 0)
         around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
+        around *= self.scan.by_marks(_IS_PASSAGE, "is passage")
+        around[self.seen :] = 0.0
         _scale(words)
         _scale(around)
         np.divide(has, max(1, self._words), out=cover)
@@ -242,12 +248,17 @@ class FeatureMatrix:
             self.row("meaning around")[:] = around / _NEIGHBOUR_WEIGHT
 
     def pair(self, scores: FeatureColumn) -> None:
-        """Raise the answer to a question that is a hit, and the question that a short answer is about."""
+        """Raise the answer to a question that is a hit, and the question that a short answer is about.
+
+        What follows the candidates is no hit.
+        """
         asking, leaning, answers = self.scan.layout.asking, self.scan.layout.leaning, scores[1:]
+        scores[self.seen :] = -inf
         if len(asking):
             answers[asking] = np.maximum(answers[asking], scores[asking] - _PAIR_LOSS)
         if len(leaning):
             scores[leaning] = np.maximum(scores[leaning], answers[leaning] - _PAIR_LOSS)
+        scores[self.seen :] = -inf  # the answer to the last question may follow the last candidate
 
 
 _KEY = ("numbers", "parts")

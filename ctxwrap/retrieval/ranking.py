@@ -134,7 +134,6 @@ class Ranking:
         self._counted *= np.array([weights[name] for name in self._names])[:, np.newaxis]
         self._scores = self._evidence.score_properties(weights) + np.add.reduce(self._counted, 0)
         self._evidence.pair(self._scores)
-        self._scores[self._evidence.seen :] = -inf
         self._hop: FeatureColumn | None = None
         self._kept: Flags | None = None
         self._sorted: Ints | None = None
