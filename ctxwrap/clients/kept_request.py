@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from copy import copy
+from functools import cache
 from inspect import iscoroutinefunction
 from types import FunctionType
 from typing import Any, Generic, NamedTuple
@@ -125,6 +126,7 @@ class _KeptRequest:
         content = self._encode(body) if self._encode else make(self._method, self._url, json=body).content
         stream, extensions = self._library.ByteStream(content), _copied(self._extensions)
         request = make(self._method, self._url, headers=self._headers, stream=stream, extensions=extensions)
+        request.headers = headers_class(self._library)(request.headers)
         request.headers["Content-Length"] = str(len(content))
         request.read()
         return request
@@ -132,6 +134,38 @@ class _KeptRequest:
     def is_like(self, request: Any, body: dict[str, Any]) -> bool:
         """Whether `request` is this one with another body."""
         return _parts_of(self.with_body(body)) == _parts_of(request)
+
+
+@cache
+def headers_class(library: Any) -> Any:
+    """The library's class of headers, which looks through all of them for each one; here they are found by name."""
+
+    class Headers(library.Headers):  # type: ignore[misc]
+        _by_name: dict[str, str] | None = None
+
+        def __getitem__(self, key: str) -> str:
+            if self._by_name is None:
+                if self.encoding != "ascii":  # what others say depends on it, and it may be set
+                    return str(super().__getitem__(key))
+                self._by_name = dict(self.items())
+            value = self._by_name.get(key.lower())
+            if value is None:
+                raise KeyError(key)
+            return value
+
+        def __setitem__(self, key: str, value: str) -> None:
+            self._by_name = None
+            super().__setitem__(key, value)
+
+        def __delitem__(self, key: str) -> None:
+            self._by_name = None
+            super().__delitem__(key)
+
+        def update(self, headers: Any = None) -> None:
+            super().update(headers)
+            self._by_name = None
+
+    return Headers
 
 
 def _parts_of(request: Any) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.clients.http import client_behind, module_of
-from ctxwrap.clients.kept_request import is_sdks_own
+from ctxwrap.clients.kept_request import headers_class, is_sdks_own
 
 CLIENTS = [
     *(("openai", "OpenAI"), ("openai", "AsyncOpenAI"), ("anthropic", "Anthropic"), ("anthropic", "AsyncAnthropic")),
@@ -261,3 +261,36 @@ def test_the_sdk_is_asked_for_two_requests_of_a_kind(sdk: str, name: str) -> Non
             twins.assert_same_request(**kind)
     assert [each.is_sure for each in wrapped._ctxwrap_requests if each] == [True] * 3
     assert b"9" * twins.body not in repr([vars(each) for each in wrapped._ctxwrap_requests if each]).encode()
+
+
+NAMES = st.sampled_from(("Accept", "accept", "X-A", "x-a", "X-B"))
+VALUES = st.sampled_from(("1", "2, 3", "ü", ""))
+STEPS = st.one_of(
+    st.tuples(st.just("get"), NAMES),
+    st.tuples(st.just("__setitem__"), NAMES, VALUES),
+    st.tuples(st.just("pop"), NAMES, st.none()),
+    st.tuples(st.just("setdefault"), NAMES, VALUES),
+    st.tuples(st.just("update"), st.lists(st.tuples(NAMES, VALUES), max_size=3)),
+)
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=4), st.lists(STEPS, max_size=6))
+def test_headers_found_by_name_are_those_of_the_library(
+    library: str, given: list[tuple[str, str]], steps: list[tuple[Any, ...]]
+) -> None:
+    module = pytest.importorskip(library)
+    plain = module.Headers([(name, value.encode()) for name, value in given])
+    quick = headers_class(module)(plain)
+    assert isinstance(quick, module.Headers)
+    for method, *arguments in steps:
+        assert outcome(quick, method, arguments) == outcome(plain, method, arguments)
+        assert dict(quick) == dict(plain)
+        assert (quick.raw, quick.encoding, repr(quick)) == (plain.raw, plain.encoding, repr(plain))
+
+
+def outcome(headers: Any, method: str, arguments: list[Any]) -> object:
+    try:
+        return getattr(headers, method)(*arguments)
+    except UnicodeEncodeError as error:  # of a name or a value that the encoding lacks
+        return type(error)
