@@ -1,6 +1,5 @@
 """Prepares calls in a thread: loads the modules, patterns and the tokenizer that they need, while `wrap()` returns."""
 
-import gc
 import os
 from contextlib import suppress
 from threading import Thread
@@ -27,14 +26,7 @@ def _load(encoding: str) -> None:
     from ctxwrap.tokens.counting import encoding as load_encoding
 
     read_sample()
-    _collect_if_due()
     load_encoding(encoding)
-
-
-def _collect_if_due() -> None:
-    """Do a full garbage collection that what was loaded made due: in a process with an SDK it takes 0.1 s of a call."""
-    if gc.isenabled() and gc.get_count()[2] >= gc.get_threshold()[2]:
-        gc.collect()
 
 
 def _finish_loading() -> None:

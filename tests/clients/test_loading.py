@@ -68,30 +68,6 @@ def test_wrap_starts_loading_the_tokenizer(provider: Provider, home: Path, encod
     assert not writing.is_alive()
 
 
-COLLECTING = """
-import gc, threading, openai, ctxwrap
-from ctxwrap.clients import preparation
-gc.set_threshold(1_000_000_000, 10, 10)  # none by itself
-gc.collect()
-for _ in range(TIMES):
-    gc.collect(1)
-where = []
-gc.callbacks.append(lambda phase, info: phase == "start" and where.append(threading.current_thread().name))
-ctxwrap.wrap(openai.OpenAI(api_key="k"), store="memory:", session="s")
-for thread in preparation._loading.values():
-    thread.join()
-print(*where)
-"""
-
-
-@pytest.mark.parametrize(("times", "where"), [(9, ""), (10, "ctxwrap-loading")])
-def test_full_collection_that_is_due_delays_no_call(times: int, where: str) -> None:
-    code = COLLECTING.replace("TIMES", str(times))
-    assert (
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == where
-    )
-
-
 FORKING = """
 import os, sys, openai, ctxwrap
 from ctxwrap.tokens import counter_for
