@@ -182,12 +182,8 @@ class SdkPost:
         if not isinstance(body, dict) or not _JSON_TYPES.issuperset(map(type, body.values())):
             return None
         try:
-            key = (
-                path,
-                repr(options),
-                type(options.get("timeout")),
-                *rest.items(),
-            )  # those of httpx and httpx2 look alike
+            timeout = type(options.get("timeout"))  # those of httpx and httpx2 look alike
+            key = path, repr(options), timeout, *rest.items()
             if key not in self._kept:
                 copied = _copy_option(options)
                 _make_room(self._kept)
