@@ -75,10 +75,9 @@ class ShownTexts:
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
         if self._has_lookalike is None:
-            self._has_lookalike = _resembles_snapshot(self._block)
-            for text in self._texts:
-                if ("x" in text or "X" in text) and _analysed(text).has_lookalike:  # as the separator has
-                    self._has_lookalike = True
+            may_have = [text for text in self._texts if "x" in text or "X" in text]  # as the separator has
+            found = _resembles_snapshot(self._block) or any(_analysed(text).has_lookalike for text in may_have)
+            self._has_lookalike = found
         return self._has_lookalike
 
 

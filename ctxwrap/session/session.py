@@ -261,13 +261,13 @@ class Session:
         *,
         part: str = "",
         is_edge: bool = True,
-        is_last: bool = False,
+        folds_later: bool = False,
     ) -> None:
         """Append a part of a turn, numbered and dated: its opening (`o`), its end (`c`) or another one.
 
         The opening and the end are written once, however often this is called; an end that another process presumed
-        does not count. With `is_edge`, `durability="turn"` waits for the disk. With `is_last`, nobody looks at `state`
-        before the session is locked again, so it is brought up to date then, together with what follows.
+        does not count. With `is_edge`, `durability="turn"` waits for the disk. With `folds_later`, `state` has the
+        records only when the session is locked again.
         """
         if (part == "o" and self.state.turns.has(turn)) or (part == OWN and self.state.turns.is_over(turn)):
             return
@@ -276,7 +276,7 @@ class Session:
         if part == OWN:
             part = self.state.turns.part_of_end(turn)
             messages = self._unwritten(turn, part, messages)
-        self._append(turn, messages, events, now, part=part, is_edge=is_edge, is_last=is_last)
+        self._append(turn, messages, events, now, part=part, is_edge=is_edge, folds_later=folds_later)
 
     def _unwritten(self, turn: str, part: str, messages: Sequence[Record]) -> Sequence[Record]:
         """The turn's last messages that are not in the log yet; a late answer names the one it supersedes."""
@@ -295,7 +295,7 @@ class Session:
         *,
         part: str,
         is_edge: bool,
-        is_last: bool = False,
+        folds_later: bool = False,
     ) -> None:
         durability, time = self._settings.durability, timestamp(now)
         lasting = durability == "always" or (is_edge and durability == "turn")
@@ -310,7 +310,7 @@ class Session:
         self._unfolded.append(("events", happened, self.whole))
         self._unsaved += len(said) + len(happened)
         self._is_derived = self._derives
-        if not is_last or self._derives:
+        if not folds_later or self._derives:
             self._fold_appended()
         if self._derives:
             self._derive()
@@ -330,7 +330,7 @@ class Session:
             self._retriever.embed(self.next_message, self.transaction)
 
     def derive(self) -> None:
-        """The same inside `locked`, for who has more to do there."""
+        """Bring derived files up to date; call it inside `locked`."""
         if not self._derives:
             self._derive()
             self._retriever.save(_INDEX_EVERY)

@@ -60,7 +60,16 @@ class PassthroughCall:
             violations=(),
             repairs=(),
             pack=(),
-            report=Report(status="complete", reason=reason, mode_asked=scope.mode, error=error, not_saved=not_saved),
+            report=Report(
+                status="complete",
+                reason=reason,
+                mode_asked=scope.mode,
+                error=error,
+                not_saved=not_saved,
+                reask_usage={},  # those of the defaults belong to all calls
+                assembly={},
+                budget={},
+            ),
         )
 
 
@@ -226,7 +235,7 @@ class ManagedCall:
         messages, events = turn.opening_records(session.packs.keep(turn.texts))
         if session.state.ended_at:
             events.append({"type": "session_resume", "ctx": {}})
-        session.append(turn.id, messages, events, self._clock(), part="o", is_last=True)
+        session.append(turn.id, messages, events, self._clock(), part="o", folds_later=True)
         self._opened = session, turn  # even if the store may not have it: then its end is written as well
         return True
 

@@ -32,33 +32,35 @@ class Workers:
     def opened(self) -> Session:
         return Session(KEY, self.store.open(KEY), derives=False)
 
-    def begin(self, session: Session, *, is_last: bool) -> None:
+    def begin(self, session: Session, *, folds_later: bool) -> None:
         self.turns += 1
         turn, said = f"t{self.turns}", LARGE if self.turns % 3 == 0 else f"Question {self.turns}."
         with session.locked():
             opening = session.open_turn(Request((Message("user", said),)), NOW)
             asked = [as_record(message, round=number) for message, number in opening.new]
             start = {"type": "start", "run": turn, "runtime": opening.runtime.as_json(), "ctx": {}}
-            session.append(turn, asked, [start], NOW, part="o", is_last=is_last)
-            if not is_last:
+            session.append(turn, asked, [start], NOW, part="o", folds_later=folds_later)
+            if not folds_later:
                 assert session.state.turns.has(turn)
         self.open.append(turn)
 
-    def end(self, session: Session, *, is_last: bool) -> None:
+    def end(self, session: Session, *, folds_later: bool) -> None:
         if not self.open:
             return
         turn = self.open.pop()
         with session.locked():
             done: Record = {"type": "done", "run": turn, "status": "ok", "ctx": {}}
-            session.append(turn, [as_record(Message("assistant", "I see."))], [done], NOW, part="c", is_last=is_last)
+            session.append(
+                turn, [as_record(Message("assistant", "I see."))], [done], NOW, part="c", folds_later=folds_later
+            )
 
     def take(self, step: Step) -> None:
-        at, action, is_last = step
+        at, action, folds_later = step
         session = self.sessions[at]
         if action == "open":
-            self.begin(session, is_last=is_last)
+            self.begin(session, folds_later=folds_later)
         elif action == "close":
-            self.end(session, is_last=is_last)
+            self.end(session, folds_later=folds_later)
         elif action == "erase" and self.turns:
             purge("s", message=1, store=self.store)
         with self.opened().locked():
