@@ -12,10 +12,11 @@ system    system calls of a turn and its background work, counted by strace if i
 peers     the same chat with openai-agents and its SQLite session, if installed
 
 The provider runs in its own process. `before` is the time until the request leaves. `after` is the time from then on
-or, for a stream, from the last chunk with text on; `chunk` is the time per chunk. These are CPU times of the calling
-thread. `all` is the CPU time of the process, including background threads and `behind`, the work that `ctxwrap.flush()`
-waits for at the end of a row, divided by its calls. Values are medians in ms (chunks in µs) with the ratio to bare in
-brackets. The model also writes a snapshot in wrapped calls, whose chunks are read in `after`.
+or, for a stream, from the last chunk with text on; `chunk` is the time per chunk, `caller` the whole call. These are
+CPU times of the calling thread. `path` is the CPU time of all threads until the call returns, so it includes the one
+that saves the end of a turn, for which the caller waits. `behind` is the work that `ctxwrap.flush()` does at the end of
+a row, divided by its calls, and `all` is `path` and `behind`. Values are medians in ms (chunks in µs) with the ratio to
+bare in brackets. The model also writes a snapshot in wrapped calls, whose chunks are read in `after`.
 """
 
 import argparse
@@ -134,8 +135,12 @@ class Spent(NamedTuple):
     chunk: float
     after: float
     caller: float
-    behind: float
-    all: float
+    path: float
+    behind: float = 0.0
+
+    @property
+    def all(self) -> float:
+        return self.path + self.behind
 
 
 def timed(call: Callable[[], Any], loop: asyncio.Runner | None) -> Spent:
@@ -151,7 +156,7 @@ def timed(call: Callable[[], Any], loop: asyncio.Runner | None) -> Spent:
     end, ended = time.thread_time(), time.process_time()
     each = (texts[-1] - texts[0]) / (len(texts) - 1) if len(texts) > 1 else 0.0
     left = LEFT[0] if LEFT else end
-    return Spent(left - start, each, end - (texts[-1] if texts else left), end - start, 0.0, ended - begun)
+    return Spent(left - start, each, end - (texts[-1] if texts else left), end - start, ended - begun)
 
 
 async def read(asked: Any, texts: list[float]) -> None:
@@ -165,7 +170,7 @@ def has_text(chunk: Any) -> bool:
     return bool(choices[0].delta.content) if choices else getattr(chunk, "type", "") == "content_block_delta"
 
 
-COLUMNS = ("before", "chunk", "after", "caller", "behind", "all")
+COLUMNS = ("before", "chunk", "after", "caller", "path", "behind", "all")
 
 
 def head(*names: str) -> None:
@@ -181,7 +186,7 @@ def compared(label: Sequence[str], bare: list[Spent], wrapped: list[Spent]) -> N
     for name in COLUMNS:
         theirs, ours = (statistics.median(getattr(spent, name) for spent in some) for some in (bare, wrapped))
         shown = f"{1e6 * ours:.0f}" if name == "chunk" else f"{1e3 * ours:.1f}"
-        ratio = f" ({ours / theirs:.1f})" if theirs and name != "behind" else ""
+        ratio = f" ({ours / theirs:.2f})" if theirs and name != "behind" else ""
         cells.append(shown + ratio if ours else "")
     row(*cells)
 
@@ -200,7 +205,7 @@ def in_turns(sdk: Sdk, session: str, sent: Callable[[], Messages], rounds: int, 
     start = time.process_time()
     ctxwrap.flush()
     behind = (time.process_time() - start) / rounds
-    return bare, [each._replace(behind=behind, all=each.all + behind) for each in wrapped]
+    return bare, [each._replace(behind=behind) for each in wrapped]
 
 
 class Chat:
@@ -287,13 +292,13 @@ def system(options: argparse.Namespace, url: str, home: str) -> None:
 
 
 def peers(options: argparse.Namespace, url: str, home: str) -> None:
-    head("newest message at turn 100", "caller", "all")
+    head("newest message at turn 100", "caller", "path")
     sdk = Sdk("openai", url, home)
     bare, wrapped = in_turns(sdk, "peers", Chat(1).sent, 100)
     rows = {"bare": bare, "ctxwrap": wrapped, **dict(agents(url, home))}
     for name, spent in rows.items():
         cells = []
-        for column in ("caller", "all"):
+        for column in ("caller", "path"):
             ours, theirs = (statistics.median(getattr(each, column) for each in some[-20:]) for some in (spent, bare))
             cells.append(f"{1e3 * ours:.1f} ({ours / theirs:.1f})")
         row(name, *cells)
