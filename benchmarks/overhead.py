@@ -9,7 +9,7 @@ ways      sync and async, whole and streamed, at turn 20
 sessions  sessions of 100, 10 000 and 100 000 messages; the caller sends the newest message
 first     fresh processes: wrap() and the first calls, immediately and a second later
 system    system calls of a turn and its background work, counted by strace if installed
-peers     the same chat with openai-agents and its SQLite session, if installed
+peers     the same chat with openai-agents, pydantic-ai and LangGraph, as far as they are installed
 
 The provider runs in its own process. `before` is the time until the request leaves. `after` is the time from then on
 or, for a stream, from the last chunk with text on; `chunk` is the time per chunk, `caller` the whole call. These are
@@ -28,12 +28,14 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from peers import installed_peers
 from processes import asked_of_system, start_costs
 from session import MOMENT, past
 
@@ -292,32 +294,25 @@ def system(options: argparse.Namespace, url: str, home: str) -> None:
 
 
 def peers(options: argparse.Namespace, url: str, home: str) -> None:
-    head("newest message at turn 100", "caller", "path")
-    sdk = Sdk("openai", url, home)
-    bare, wrapped = in_turns(sdk, "peers", Chat(1).sent, 100)
-    rows = {"bare": bare, "ctxwrap": wrapped, **dict(agents(url, home))}
-    for name, spent in rows.items():
-        cells = []
-        for column in ("caller", "path"):
-            ours, theirs = (statistics.median(getattr(each, column) for each in some[-20:]) for some in (spent, bare))
-            cells.append(f"{1e3 * ours:.1f} ({ours / theirs:.1f})")
-        row(name, *cells)
-
-
-def agents(url: str, home: str) -> Iterator[tuple[str, list[Spent]]]:
-    try:
-        from agents import Agent, OpenAIChatCompletionsModel, Runner, SQLiteSession, set_tracing_disabled
-    except ImportError:
-        return
-    set_tracing_disabled(True)
-    model = OpenAIChatCompletionsModel(model="m", openai_client=client_of("openai", url, is_async=True))
-    agent, session = Agent(name="a", model=model), SQLiteSession("s", f"{home}/agents.db")
+    """Async calls with the newest message; each peer keeps the history in its own way and sends the last 20."""
+    head("async, the newest message, at turn", *map(str, options.turns))
+    sdk, chat = Sdk("openai", url, home, is_async=True), Chat(1)
+    bare, ours = [], []
+    for turn in options.turns:
+        while chat.turn < turn - WARM:
+            sdk.call(chat.sent(), session="peers")
+        measured = in_turns(sdk, "peers", chat.sent, options.rounds)
+        for medians, spent in zip((bare, ours), measured, strict=True):
+            medians.append(statistics.median(each.all for each in spent))
+    sdk.close()
+    rows = {"bare": bare, "ctxwrap": ours}
+    turns = range(max(options.turns) + options.rounds)
     with asyncio.Runner() as loop:
-        asked = (question(turn)["content"] for turn in range(100))
-        yield (
-            "openai-agents (sends all)",
-            [timed(lambda said=said: Runner.run(agent, said, session=session), loop) for said in asked],
-        )
+        for name, ask in installed_peers(client_of("openai", url, is_async=True), home):
+            spent = [timed(partial(ask, question(turn)["content"]), loop).all for turn in turns]
+            rows[name] = [statistics.median(spent[turn : turn + options.rounds]) for turn in options.turns]
+    for name, medians in rows.items():
+        row(name, *(f"{1e3 * each:.1f} ({each / least:.2f})" for each, least in zip(medians, bare, strict=True)))
 
 
 PARTS = {"chats": chats, "ways": ways, "sessions": sessions, "first": first, "system": system, "peers": peers}
