@@ -13,8 +13,10 @@ from inspect import iscoroutinefunction
 from types import FunctionType
 from typing import Any, Generic, NamedTuple
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from ctxwrap.clients.http import client_behind, module_of
-from ctxwrap.clients.sdk_arguments import is_timeout
+from ctxwrap.clients.sdk_arguments import PlainBody, are_texts, is_timeout
 
 _MOST_KEPT = 4
 """Requests that a client keeps, such as those with and without a stream."""
@@ -116,18 +118,18 @@ class _KeptRequest:
     """A request without its body, and what it depends on. It is sure once the SDK has made two that are alike."""
 
     def __init__(self, basis: _Basis, request: Any, encode: Any, *, is_sure: bool) -> None:
-        self._library, self._encode = module_of(request), encode
+        self._library = module_of(request)
+        self._encode = encode or _encoding_by(self._library)
         self.basis, self.is_sure = basis.copied(), is_sure and basis.can_be_kept(self._library.__name__)
-        self._method, self._url, self._headers = request.method, request.url, self._library.Headers(request.headers)
+        self._method, self._url = request.method, request.url
+        self._headers = headers_class(self._library)(request.headers)
         self._extensions = _copied(request.extensions)
 
     def with_body(self, body: dict[str, Any]) -> Any:
-        make = self._library.Request
-        content = self._encode(body) if self._encode else make(self._method, self._url, json=body).content
+        content = encode_like(self._encode, body)
         stream, extensions = self._library.ByteStream(content), _copied(self._extensions)
-        request = make(self._method, self._url, headers=self._headers, stream=stream, extensions=extensions)
-        request.headers = headers_class(self._library)(request.headers)
-        request.headers["Content-Length"] = str(len(content))
+        request = self._library.Request(self._method, self._url, stream=stream, extensions=extensions)
+        request.headers = self._headers.with_length(len(content))
         request.read()
         return request
 
@@ -137,33 +139,86 @@ class _KeptRequest:
 
 
 @cache
+def _encoding_by(library: Any) -> Callable[[Any], bytes]:
+    """The HTTP library's own encoding of a body."""
+    return lambda body: bytes(library.Request("POST", "http://localhost", json=body).content)
+
+
+def encode_like(encode: Callable[[Any], bytes], body: dict[str, Any]) -> bytes:
+    """What `encode` makes of a body: by a faster encoder, if that is known to make the same of it."""
+    try:
+        return to_json(body) if _is_compact(encode) and _is_exact(body) else encode(body)
+    except (PydanticSerializationError, RecursionError):  # lone surrogates, values nested deeply
+        return encode(body)
+
+
+@cache
+def _is_compact(encode: Callable[[Any], bytes]) -> bool:
+    """Whether an encoder leaves out all white space, and writes characters and numbers as the faster one does."""
+    texts = "".join(map(chr, range(0x800))), "\u2028\u2029\ufeff\uffff\U0001f600"
+    probe = {text: [text, {}, [], {"a": None, "b": True, "c": False}, 0, -1, 1 << 80] for text in texts}
+    try:
+        return encode(probe) == to_json(probe)
+    except Exception:  # an encoder that refuses some of it
+        return False
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether both encoders write a value alike; of floats they write some in another way."""
+    kind = type(value)
+    if kind is list:
+        return are_texts(value) or all(map(_is_exact, value))
+    if kind is dict or kind is PlainBody:
+        return _TEXT.issuperset(map(type, value)) and all(map(_is_exact, value.values()))
+    return kind in _EXACT or (kind is float and to_json(value) == repr(value).encode())
+
+
+_TEXT, _EXACT = frozenset({str}), frozenset({str, int, bool, type(None)})
+
+
+@cache
 def headers_class(library: Any) -> Any:
     """The library's class of headers, which looks through all of them for each one; here they are found by name."""
 
     class Headers(library.Headers):  # type: ignore[misc]
         _by_name: dict[str, str] | None = None
+        _expected: dict[str, str] | None = None
+        """What `_by_name` will be: with the first one that is asked for, the library finds out that all are ASCII."""
+
+        def with_length(self, length: int) -> Any:
+            """A copy for a body of another length."""
+            made, text = Headers(self), str(length)
+            made["Content-Length"] = text
+            if self._by_name is None and self.encoding == "ascii":
+                self._by_name = dict(self.items())
+            if self._by_name is not None:
+                made._expected = {**self._by_name, "content-length": text}
+            return made
 
         def __getitem__(self, key: str) -> str:
             if self._by_name is None:
-                if self.encoding != "ascii":  # what others say depends on it, and it may be set
+                if self._expected is not None:
+                    self.encoding, self._by_name = "ascii", self._expected
+                elif self.encoding == "ascii":
+                    self._by_name = dict(self.items())
+                else:  # what others say depends on it, and it may be set
                     return str(super().__getitem__(key))
-                self._by_name = dict(self.items())
             value = self._by_name.get(key.lower())
             if value is None:
                 raise KeyError(key)
             return value
 
         def __setitem__(self, key: str, value: str) -> None:
-            self._by_name = None
+            self._by_name = self._expected = None
             super().__setitem__(key, value)
 
         def __delitem__(self, key: str) -> None:
-            self._by_name = None
+            self._by_name = self._expected = None
             super().__delitem__(key)
 
         def update(self, headers: Any = None) -> None:
             super().update(headers)
-            self._by_name = None
+            self._by_name = self._expected = None
 
     return Headers
 

@@ -1,9 +1,11 @@
 """Requests that are made of earlier ones are those that the SDK makes, whatever has changed since."""
 
 import asyncio
+import json
 import logging
 from collections import UserDict
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.clients.http import client_behind, module_of
-from ctxwrap.clients.kept_request import headers_class, is_sdks_own
+from ctxwrap.clients.kept_request import encode_like, headers_class, is_sdks_own
+from ctxwrap.clients.sdk_arguments import PlainBody
 
 CLIENTS = [
     *(("openai", "OpenAI"), ("openai", "AsyncOpenAI"), ("anthropic", "Anthropic"), ("anthropic", "AsyncAnthropic")),
@@ -289,8 +292,88 @@ def test_headers_found_by_name_are_those_of_the_library(
         assert (quick.raw, quick.encoding, repr(quick)) == (plain.raw, plain.encoding, repr(plain))
 
 
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=4), st.lists(STEPS, max_size=6), st.integers(0, 1 << 40))
+def test_headers_for_another_body_are_those_of_the_library(
+    library: str, given: list[tuple[str, str]], steps: list[tuple[Any, ...]], length: int
+) -> None:
+    """Also in what they refuse, which depends on whether somebody has asked for one before."""
+    module = pytest.importorskip(library)
+    plain = module.Headers([("content-LENGTH", "7"), *((name, value.encode()) for name, value in given)])
+    kept = headers_class(module)(plain)
+    plain["Content-Length"] = str(length)
+    for _ in range(2):
+        expected, made = module.Headers(plain), kept.with_length(length)
+        assert made.raw == expected.raw
+        for method, *arguments in steps:
+            assert outcome(made, method, arguments) == outcome(expected, method, arguments)
+            assert made.raw == expected.raw
+        assert (dict(made), made.encoding, repr(made)) == (dict(expected), expected.encoding, repr(expected))
+        assert made.get("content-length") == expected.get("content-length") == str(length)
+
+
 def outcome(headers: Any, method: str, arguments: list[Any]) -> object:
     try:
         return getattr(headers, method)(*arguments)
     except UnicodeEncodeError as error:  # of a name or a value that the encoding lacks
         return type(error)
+
+
+def encoders() -> dict[str, Callable[[Any], bytes]]:
+    """The encoders of the SDKs and HTTP libraries that are installed, and two that write JSON in another way."""
+    found: dict[str, Callable[[Any], bytes]] = {
+        "spaced": lambda body: json.dumps(body, ensure_ascii=False).encode(),
+        "ascii": lambda body: json.dumps(body, separators=(",", ":")).encode(),
+    }
+    for library in ("httpx", "httpx2"):
+        with suppress(ImportError):
+            make = import_module(library).Request
+            found[library] = lambda body, make=make: make("POST", "http://a", json=body).content
+    for sdk in ("openai", "anthropic", "groq"):
+        with suppress(ImportError, AttributeError):
+            found[sdk] = import_module(f"{sdk}._utils._json").openapi_dumps
+    return found
+
+
+SCALARS = st.one_of(
+    *(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    *(st.text(st.characters(codec=None)), st.sampled_from((1e-5, 1e16, 1e22, 0.7, 5e-324, -0.0, 1e15))),
+)
+NESTED = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        *(st.lists(inner), st.dictionaries(st.text(), inner), st.dictionaries(st.integers(), inner)),
+        *(st.lists(st.dictionaries(st.text(), st.text())), st.tuples(inner)),
+    ),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize(("name", "encode"), encoders().items())
+@given(body=st.dictionaries(st.text(), NESTED), is_plain=st.booleans())
+def test_bodies_are_encoded_as_by_the_sdk(
+    name: str, encode: Callable[[Any], bytes], body: dict[str, Any], is_plain: bool
+) -> None:
+    body = PlainBody(body) if is_plain else body
+    try:
+        expected = encode(body)
+    except ValueError as error:
+        with pytest.raises(type(error)):
+            encode_like(encode, body)
+    else:
+        assert encode_like(encode, body) == expected
+
+
+@pytest.mark.parametrize(("name", "encode"), encoders().items())
+def test_bodies_nested_deeply_are_encoded_as_by_the_sdk(name: str, encode: Callable[[Any], bytes]) -> None:
+    for depth in (10, 300, 100_000):
+        value: list[Any] = []
+        for _ in range(depth):
+            value = [value]
+        try:
+            expected = encode({"a": value})
+        except RecursionError:
+            with pytest.raises(RecursionError):
+                encode_like(encode, {"a": value})
+        else:
+            assert encode_like(encode, {"a": value}) == expected
