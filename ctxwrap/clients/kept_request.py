@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cache
 from inspect import iscoroutinefunction
+from operator import itemgetter
 from types import FunctionType
 from typing import Any, Generic, NamedTuple
 
-from pydantic_core import PydanticSerializationError, to_json
-
 from ctxwrap.clients.http import client_behind, module_of
-from ctxwrap.clients.sdk_arguments import PlainBody, are_texts, is_timeout
+from ctxwrap.clients.request_encoding import encode_like, encoding_of
+from ctxwrap.clients.sdk_arguments import is_timeout
 
 _MOST_KEPT = 4
 """Requests that a client keeps, such as those with and without a stream."""
@@ -119,61 +119,35 @@ class _KeptRequest:
 
     def __init__(self, basis: _Basis, request: Any, encode: Any, *, is_sure: bool) -> None:
         self._library = module_of(request)
-        self._encode = encode or _encoding_by(self._library)
+        self._encode = encode or encoding_of(self._library)
         self.basis, self.is_sure = basis.copied(), is_sure and basis.can_be_kept(self._library.__name__)
         self._method, self._url = request.method, request.url
         self._headers = headers_class(self._library)(request.headers)
+        self._length_at = place_of_length(self._headers)
         self._extensions = _copied(request.extensions)
 
     def with_body(self, body: dict[str, Any]) -> Any:
         content = encode_like(self._encode, body)
         stream, extensions = self._library.ByteStream(content), _copied(self._extensions)
         request = self._library.Request(self._method, self._url, stream=stream, extensions=extensions)
-        request.headers = self._headers.with_length(len(content))
+        request.headers = self._headers.with_length(len(content), self._length_at)
+        request._content = content  # else `read` joins the stream
         request.read()
         return request
 
     def is_like(self, request: Any, body: dict[str, Any]) -> bool:
         """Whether `request` is this one with another body."""
-        return _parts_of(self.with_body(body)) == _parts_of(request)
+        return self._length_at is not None and _parts_of(self.with_body(body)) == _parts_of(request)
 
 
-@cache
-def _encoding_by(library: Any) -> Callable[[Any], bytes]:
-    """The HTTP library's own encoding of a body."""
-    return lambda body: bytes(library.Request("POST", "http://localhost", json=body).content)
+def place_of_length(headers: Any) -> int | None:
+    """Where the length of the body stands among headers; None unless there is one, in a list that can be changed."""
+    places = [at for at, (_, name, _) in enumerate(getattr(headers, "_list", ())) if name == b"content-length"]
+    return places[0] if len(places) == 1 else None
 
 
-def encode_like(encode: Callable[[Any], bytes], body: dict[str, Any]) -> bytes:
-    """What `encode` makes of a body: by a faster encoder, if that is known to make the same of it."""
-    try:
-        return to_json(body) if _is_compact(encode) and _is_exact(body) else encode(body)
-    except (PydanticSerializationError, RecursionError):  # lone surrogates, values nested deeply
-        return encode(body)
-
-
-@cache
-def _is_compact(encode: Callable[[Any], bytes]) -> bool:
-    """Whether an encoder leaves out all white space, and writes characters and numbers as the faster one does."""
-    texts = "".join(map(chr, range(0x800))), "\u2028\u2029\ufeff\uffff\U0001f600"
-    probe = {text: [text, {}, [], {"a": None, "b": True, "c": False}, 0, -1, 1 << 80] for text in texts}
-    try:
-        return encode(probe) == to_json(probe)
-    except Exception:  # an encoder that refuses some of it
-        return False
-
-
-def _is_exact(value: Any) -> bool:
-    """Whether both encoders write a value alike; of floats they write some in another way."""
-    kind = type(value)
-    if kind is list:
-        return are_texts(value) or all(map(_is_exact, value))
-    if kind is dict or kind is PlainBody:
-        return _TEXT.issuperset(map(type, value)) and all(map(_is_exact, value.values()))
-    return kind in _EXACT or (kind is float and to_json(value) == repr(value).encode())
-
-
-_TEXT, _EXACT = frozenset({str}), frozenset({str, int, bool, type(None)})
+_NAME_AND_VALUE = itemgetter(0, 2)
+"""Of a header in the library's list; between them stands the name in small letters."""
 
 
 @cache
@@ -185,15 +159,19 @@ def headers_class(library: Any) -> Any:
         _expected: dict[str, str] | None = None
         """What `_by_name` will be: with the first one that is asked for, the library finds out that all are ASCII."""
 
-        def with_length(self, length: int) -> Any:
-            """A copy for a body of another length."""
+        def with_length(self, length: int, at: int) -> Any:
+            """A copy for a body of another length, which stands at this place."""
             made, text = Headers(self), str(length)
-            made["Content-Length"] = text
+            made._list[at] = (*self._list[at][:2], text.encode())
             if self._by_name is None and self.encoding == "ascii":
                 self._by_name = dict(self.items())
             if self._by_name is not None:
                 made._expected = {**self._by_name, "content-length": text}
             return made
+
+        @property
+        def raw(self) -> list[tuple[bytes, bytes]]:
+            return list(map(_NAME_AND_VALUE, self._list))
 
         def __getitem__(self, key: str) -> str:
             if self._by_name is None:
