@@ -2,25 +2,28 @@
 
 from collections.abc import Callable
 from functools import cache
+from gc import get_referents
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from ctxwrap.clients.sdk_arguments import PlainBody, are_texts
+from ctxwrap.clients.sdk_arguments import PlainBody
 
 
 @cache
 def encoding_of(library: Any) -> Callable[[Any], bytes]:
-    """The HTTP library's own encoding of a body."""
+    """The encoding of an HTTP library, for SDKs without their own."""
     return lambda body: bytes(library.Request("POST", "http://localhost", json=body).content)
 
 
 def encode_like(encode: Callable[[Any], bytes], body: dict[str, Any]) -> bytes:
     """What `encode` makes of a body: by a faster encoder, if that is known to make the same of it."""
-    try:
-        return to_json(body) if _is_compact(encode) and _is_exact(body) else encode(body)
-    except (PydanticSerializationError, RecursionError):  # lone surrogates, values nested deeply
-        return encode(body)
+    if type(body) is PlainBody and _is_compact(encode) and _is_exact(body):
+        try:
+            return to_json(body)
+        except PydanticSerializationError:  # lone surrogates, values nested deeply
+            pass
+    return encode(body)
 
 
 @cache
@@ -34,14 +37,17 @@ def _is_compact(encode: Callable[[Any], bytes]) -> bool:
         return False
 
 
-def _is_exact(value: Any) -> bool:
-    """Whether both encoders write a value alike; of floats they write some in another way."""
-    kind = type(value)
-    if kind is list:
-        return are_texts(value) or all(map(_is_exact, value))
-    if kind is dict or kind is PlainBody:
-        return _TEXT.issuperset(map(type, value)) and all(map(_is_exact, value.values()))
-    return kind in _EXACT or (kind is float and to_json(value) == repr(value).encode())
+def _is_exact(body: PlainBody) -> bool:
+    """Whether both encoders write all parts of a body alike. Of floats they write some in another way."""
+    parts = list(body.values())
+    while parts:
+        kinds = set(map(type, parts))
+        if not kinds <= _JSON_TYPES:
+            return False
+        if float in kinds and not all(repr(part).encode() == to_json(part) for part in parts if type(part) is float):
+            return False
+        parts = get_referents(*parts)  # the keys and items of all of them, found without a loop
+    return True
 
 
-_TEXT, _EXACT = frozenset({str}), frozenset({str, int, bool, type(None)})
+_JSON_TYPES = frozenset({str, int, float, bool, type(None), list, dict})

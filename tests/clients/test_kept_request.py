@@ -342,10 +342,7 @@ SCALARS = st.one_of(
 )
 NESTED = st.recursive(
     SCALARS,
-    lambda inner: st.one_of(
-        *(st.lists(inner), st.dictionaries(st.text(), inner), st.dictionaries(st.integers(), inner)),
-        *(st.lists(st.dictionaries(st.text(), st.text())), st.tuples(inner)),
-    ),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner), st.tuples(inner)),
     max_leaves=8,
 )
 
@@ -375,6 +372,6 @@ def test_bodies_nested_deeply_are_encoded_as_by_the_sdk(name: str, encode: Calla
             expected = encode({"a": value})
         except RecursionError:
             with pytest.raises(RecursionError):
-                encode_like(encode, {"a": value})
+                encode_like(encode, PlainBody(a=value))
         else:
-            assert encode_like(encode, {"a": value}) == expected
+            assert encode_like(encode, PlainBody(a=value)) == expected
