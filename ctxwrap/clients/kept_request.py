@@ -89,7 +89,7 @@ class _Basis(NamedTuple):
 
     def can_be_kept(self, library: str) -> bool:
         """Whether its changes are seen, and the HTTP library makes a request of headers and JSON alone of it."""
-        client, build, build_of_instance, params, _ = self.client, *self.http
+        client, build, build_of_instance, params, *_ = self.client, *self.http
         return (
             not any(map(self.options.get, ("extra_json", "content", "files", "params")))
             and not any((client["_custom_query"], client["_idempotency_header"], build_of_instance, params))
@@ -102,14 +102,16 @@ class _Basis(NamedTuple):
 
 
 def _basis_of(client: Any, options: Any, retries_taken: int, async_library: Callable[[], Any]) -> _Basis | None:
-    """What a request depends on; None if it has cookies, or another body than JSON."""
+    """What a request depends on; None if it has another body than JSON, or cookies that cannot be read."""
     given, http = vars(options), client_behind(client._client)
-    if not isinstance(given["json_data"], dict) or http.cookies:
+    jar = getattr(http.cookies, "jar", None)
+    if not isinstance(given["json_data"], dict) or jar is None:
         return None
+    cookies = [(dict(vars(cookie)), cookie.is_expired()) for cookie in jar]
     return _Basis(
         vars(client),
         {name: given[name] for name in options.model_fields_set - _VARYING},
-        (type(http).build_request, vars(http).get("build_request"), http.params, http.headers.raw),
+        (type(http).build_request, vars(http).get("build_request"), http.params, http.headers.raw, cookies),
         (type(options.timeout), type(client.timeout), retries_taken, async_library()),  # 1 equals 1.0, but not as text
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from collections import UserDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -86,6 +87,16 @@ def set_http_header(twins: Twins, value: str) -> None:
     twins.http.headers["x-http"] = value
 
 
+def set_cookies(twins: Twins, header: str) -> None:
+    request = twins.library.Request("POST", str(twins.clients[0].base_url))
+    twins.http.cookies.extract_cookies(twins.library.Response(200, headers={"set-cookie": header}, request=request))
+
+
+def expire_cookies(twins: Twins, seconds: int | None) -> None:
+    for cookie in twins.http.cookies.jar:
+        cookie.expires = None if seconds is None else int(time.time()) + seconds
+
+
 def set_option(twins: Twins, option: tuple[str, Any]) -> None:
     name, value = option
     twins.options[name] = value(twins) if callable(value) else value
@@ -99,7 +110,10 @@ CHANGES: dict[str, tuple[Callable[[Twins, Any], None], list[Any]]] = {
     "query": (for_both(lambda client, value: setattr(client, "_custom_query", value)), [{}, {"a": "b"}]),
     "default header": (set_default_header, ["1", "2"]),
     "http header": (set_http_header, ["1", "2"]),
-    "http cookie": (lambda twins, value: twins.http.cookies.set("cookie", value), ["1"]),
+    "http cookie": (lambda twins, value: twins.http.cookies.set("cookie", value), ["1", "2"]),
+    "cookies of responses": (set_cookies, ["a=1; Path=/", "a=2; Path=/", "b=3; Max-Age=60; Secure", "b=4; Path=/no"]),
+    "cookies expire": (expire_cookies, [9, None, -9]),
+    "no cookies": (lambda twins, value: twins.http.cookies.clear(), [None]),
     "http query": (lambda twins, value: setattr(twins.http, "params", value), [{}, {"a": "b"}]),
     "option": (
         set_option,
@@ -375,3 +389,19 @@ def test_bodies_nested_deeply_are_encoded_as_by_the_sdk(name: str, encode: Calla
                 encode_like(encode, PlainBody(a=value))
         else:
             assert encode_like(encode, PlainBody(a=value)) == expected
+
+
+def test_requests_with_cookies_are_kept_until_one_changes_or_expires() -> None:
+    """Providers behind Cloudflare, as OpenAI, set cookies with the first response."""
+    twins = Twins("openai", "OpenAI")
+    for changes, known in ((("a=1; Path=/", "b=1; Path=/; Max-Age=60"), 1), (("b=2; Path=/; Max-Age=60",), 2)):
+        for header in changes:
+            set_cookies(twins, header)
+        for _ in range(3):
+            twins.assert_same_request()
+        kept = [each for each in twins.clients[1]._ctxwrap_requests if each]
+        assert [each.is_sure for each in kept] == [True] * known
+    cookies = {cookie.name: cookie for cookie in twins.http.cookies.jar}
+    assert "b=2" in request_of(twins.clients[1]).headers["cookie"]
+    cookies["b"].expires = int(time.time()) - 9
+    assert request_of(twins.clients[1]).headers["cookie"] == "a=1"
