@@ -120,7 +120,15 @@ class EventQueue:
                 self.reader = this_caller()
                 event = next_event()
                 self.reader = None
-                self._ready.extend(self.shown(event, dumped := self.dumped(event), self.call.event(dumped)))
+                is_shown = self.passes(dumped := self.dumped(event))
+                if is_shown is None:
+                    self._ready.extend(self.shown(event, dumped, self.call.event(dumped)))
+                    self.learn(dumped)
+                    continue
+                if self.call.checkpoint_due():
+                    self.call.write_partial_reply()
+                if is_shown:
+                    return event
             except StopIteration as end:
                 self._end_with(self.call.end(), end)
             except Exception as error:
@@ -139,7 +147,15 @@ class EventQueue:
                 self.reader = this_caller()
                 event = await next_event()
                 self.reader = None
-                self._ready.extend(self.shown(event, dumped := self.dumped(event), await self.call.event(dumped)))
+                is_shown = self.passes(dumped := self.dumped(event))
+                if is_shown is None:
+                    self._ready.extend(self.shown(event, dumped, await self.call.event(dumped)))
+                    self.learn(dumped)
+                    continue
+                if self.call.checkpoint_due():
+                    await self.call.write_partial_reply()
+                if is_shown:
+                    return event
             except StopAsyncIteration as end:
                 self._end_with(await self.call.end(), end)
             except Exception as error:
@@ -155,6 +171,13 @@ class EventQueue:
         """An event of the client as JSON."""
         dumped: Body = event
         return dumped
+
+    def passes(self, dumped: Body) -> bool | None:
+        """Whether the caller gets an event, if all it does is to add text, which was fed; None if it is to be read."""
+        return None
+
+    def learn(self, dumped: Body) -> None:
+        """Recognise events like this one, which was read."""
 
     def shown(self, event: Any, dumped: Body, shown: list[Body]) -> list[Any]:
         """What the caller gets for an event: events of the client that say what `shown` says."""

@@ -9,6 +9,8 @@ from operator import itemgetter
 from types import ModuleType
 from typing import Any
 
+from ctxwrap.clients.cookies import sparing_cookies
+
 logger = logging.getLogger("ctxwrap")
 
 EXTENSION = "ctxwrap"
@@ -113,7 +115,7 @@ class _Facade(_Delegating):
             call = adapter and StoredCall(adapter)
             _warn_of_bypass(self, request)
         _report_sending(call)
-        response = self._inner.send(request, **options)
+        response = sparing_cookies(self._inner).send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         return rewrite(response, call)
@@ -132,7 +134,7 @@ class _AsyncFacade(_Delegating):
             call = adapter and AsyncStoredCall(adapter)
             _warn_of_bypass(self, request)
         _report_sending(call)
-        response = await self._inner.send(request, **options)
+        response = await sparing_cookies(self._inner).send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         return await rewrite_async(response, call)

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cache
 from inspect import iscoroutinefunction
+from operator import itemgetter
 from types import FunctionType
 from typing import Any, Generic, NamedTuple
 
 from ctxwrap.clients.http import client_behind, module_of
+from ctxwrap.clients.request_encoding import encode_like, encoding_of
 from ctxwrap.clients.sdk_arguments import is_timeout
 
 _MOST_KEPT = 4
@@ -87,7 +89,7 @@ class _Basis(NamedTuple):
 
     def can_be_kept(self, library: str) -> bool:
         """Whether its changes are seen, and the HTTP library makes a request of headers and JSON alone of it."""
-        client, build, build_of_instance, params, _ = self.client, *self.http
+        client, build, build_of_instance, params, *_ = self.client, *self.http
         return (
             not any(map(self.options.get, ("extra_json", "content", "files", "params")))
             and not any((client["_custom_query"], client["_idempotency_header"], build_of_instance, params))
@@ -100,14 +102,16 @@ class _Basis(NamedTuple):
 
 
 def _basis_of(client: Any, options: Any, retries_taken: int, async_library: Callable[[], Any]) -> _Basis | None:
-    """What a request depends on; None if it has cookies, or another body than JSON."""
+    """What a request depends on; None if it has another body than JSON, or cookies that cannot be read."""
     given, http = vars(options), client_behind(client._client)
-    if not isinstance(given["json_data"], dict) or http.cookies:
+    jar = getattr(http.cookies, "jar", None)
+    if not isinstance(given["json_data"], dict) or jar is None:
         return None
+    cookies = [(dict(vars(cookie)), cookie.is_expired()) for cookie in jar]
     return _Basis(
         vars(client),
         {name: given[name] for name in options.model_fields_set - _VARYING},
-        (type(http).build_request, vars(http).get("build_request"), http.params, http.headers.raw),
+        (type(http).build_request, vars(http).get("build_request"), http.params, http.headers.raw, cookies),
         (type(options.timeout), type(client.timeout), retries_taken, async_library()),  # 1 equals 1.0, but not as text
     )
 
@@ -116,24 +120,36 @@ class _KeptRequest:
     """A request without its body, and what it depends on. It is sure once the SDK has made two that are alike."""
 
     def __init__(self, basis: _Basis, request: Any, encode: Any, *, is_sure: bool) -> None:
-        self._library, self._encode = module_of(request), encode
+        self._library = module_of(request)
+        self._encode = encode or encoding_of(self._library)
         self.basis, self.is_sure = basis.copied(), is_sure and basis.can_be_kept(self._library.__name__)
-        self._method, self._url, self._headers = request.method, request.url, self._library.Headers(request.headers)
+        self._method, self._url = request.method, request.url
+        self._headers = headers_class(self._library)(request.headers)
+        self._length_at = place_of_length(self._headers)
         self._extensions = _copied(request.extensions)
 
     def with_body(self, body: dict[str, Any]) -> Any:
-        make = self._library.Request
-        content = self._encode(body) if self._encode else make(self._method, self._url, json=body).content
+        content = encode_like(self._encode, body)
         stream, extensions = self._library.ByteStream(content), _copied(self._extensions)
-        request = make(self._method, self._url, headers=self._headers, stream=stream, extensions=extensions)
-        request.headers = headers_class(self._library)(request.headers)
-        request.headers["Content-Length"] = str(len(content))
+        request = self._library.Request(self._method, self._url, stream=stream, extensions=extensions)
+        request.headers = self._headers.with_length(len(content), self._length_at)
+        request._content = content  # else `read` joins the stream
         request.read()
         return request
 
     def is_like(self, request: Any, body: dict[str, Any]) -> bool:
         """Whether `request` is this one with another body."""
-        return _parts_of(self.with_body(body)) == _parts_of(request)
+        return self._length_at is not None and _parts_of(self.with_body(body)) == _parts_of(request)
+
+
+def place_of_length(headers: Any) -> int | None:
+    """Where the length of the body stands among headers; None unless there is one, in a list that can be changed."""
+    places = [at for at, (_, name, _) in enumerate(getattr(headers, "_list", ())) if name == b"content-length"]
+    return places[0] if len(places) == 1 else None
+
+
+_NAME_AND_VALUE = itemgetter(0, 2)
+"""Of a header in the library's list; between them stands the name in small letters."""
 
 
 @cache
@@ -142,28 +158,47 @@ def headers_class(library: Any) -> Any:
 
     class Headers(library.Headers):  # type: ignore[misc]
         _by_name: dict[str, str] | None = None
+        _expected: dict[str, str] | None = None
+        """What `_by_name` will be: with the first one that is asked for, the library finds out that all are ASCII."""
+
+        def with_length(self, length: int, at: int) -> Any:
+            """A copy for a body of another length, which stands at this place."""
+            made, text = Headers(self), str(length)
+            made._list[at] = (*self._list[at][:2], text.encode())
+            if self._by_name is None and self.encoding == "ascii":
+                self._by_name = dict(self.items())
+            if self._by_name is not None:
+                made._expected = {**self._by_name, "content-length": text}
+            return made
+
+        @property
+        def raw(self) -> list[tuple[bytes, bytes]]:
+            return list(map(_NAME_AND_VALUE, self._list))
 
         def __getitem__(self, key: str) -> str:
             if self._by_name is None:
-                if self.encoding != "ascii":  # what others say depends on it, and it may be set
+                if self._expected is not None:
+                    self.encoding, self._by_name = "ascii", self._expected
+                elif self.encoding == "ascii":
+                    self._by_name = dict(self.items())
+                else:  # what others say depends on it, and it may be set
                     return str(super().__getitem__(key))
-                self._by_name = dict(self.items())
             value = self._by_name.get(key.lower())
             if value is None:
                 raise KeyError(key)
             return value
 
         def __setitem__(self, key: str, value: str) -> None:
-            self._by_name = None
+            self._by_name = self._expected = None
             super().__setitem__(key, value)
 
         def __delitem__(self, key: str) -> None:
-            self._by_name = None
+            self._by_name = self._expected = None
             super().__delitem__(key)
 
         def update(self, headers: Any = None) -> None:
             super().update(headers)
-            self._by_name = None
+            self._by_name = self._expected = None
 
     return Headers
 

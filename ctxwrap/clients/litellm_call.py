@@ -20,6 +20,7 @@ from ctxwrap.clients.litellm import FUNCTIONS, load_litellm
 from ctxwrap.clients.sdk import named_like
 from ctxwrap.clients.sdk_call import remember, to_jsonable, with_cache_key
 from ctxwrap.providers import load_adapter
+from ctxwrap.providers.text_channel import EventPassthrough
 from ctxwrap.session.queue import this_caller
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import ClientBinding
@@ -130,13 +131,21 @@ class _ChunkQueue(EventQueue):
     def __init__(self, call: Any) -> None:
         super().__init__(call)
         self._samples: dict[Any, Any] = {}
+        self._deltas = EventPassthrough()
 
     def dumped(self, event: Any) -> Body:
-        return _dump(event)
+        dumped = _dump(event)
+        self._samples[dumped.get("type")] = event
+        return dumped
+
+    def passes(self, dumped: Body) -> bool | None:
+        return self._deltas.take(dumped)
+
+    def learn(self, dumped: Body) -> None:
+        self._deltas.learn(dumped, self.call.text_delta(dumped))
 
     def shown(self, event: Any, dumped: Body, shown: list[Body]) -> list[Any]:
         kind = dumped.get("type")
-        self._samples[kind] = event
         return [
             self._changed(event, dumped, each)
             if each is dumped or (each.get("type") == kind and each is shown[-1])

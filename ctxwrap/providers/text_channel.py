@@ -250,6 +250,48 @@ class DeltaPassthrough:
             self._template.event = event
 
 
+class EventPassthrough:
+    """Does the same for events that are parsed already: those that differ from an earlier one in nothing but text."""
+
+    def __init__(self) -> None:
+        self._known: Body | None = None
+        self._text = ""
+        self._delta: TextDelta
+        self._unused = 0
+
+    def take(self, event: Body) -> bool | None:
+        """Whether the caller gets `event`, if it is one text delta that was fed; else None."""
+        if self._known is None:
+            return None
+        path = self._delta.path
+        try:
+            text = _value_at(event, path)
+            if type(text) is not str or not 0 < len(text) <= _LONGEST:
+                return None
+            if set_path(event, path, self._text) != self._known:
+                return None
+        except (LookupError, TypeError, AttributeError):  # an event without such a text
+            return None
+        is_shown = self._delta.passes(text)
+        if not is_shown and not self._delta.hides(text):
+            return None
+        self._unused = 0
+        return is_shown
+
+    def learn(self, event: Body, delta: TextDelta | None) -> None:
+        """Compare the events that follow with `event`, which nobody changes any more."""
+        if delta is None or self._unused == _MOST_UNUSED:
+            return
+        self._unused += 1
+        self._known, self._delta, self._text = event, delta, _value_at(event, delta.path)
+
+
+def _value_at(value: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
 class _Slot(NamedTuple):
     """A value that varies: the characters before it, its field and its type."""
 

@@ -1,9 +1,12 @@
 """Requests that are made of earlier ones are those that the SDK makes, whatever has changed since."""
 
 import asyncio
+import json
 import logging
+import time
 from collections import UserDict
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +16,9 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.clients.http import client_behind, module_of
-from ctxwrap.clients.kept_request import headers_class, is_sdks_own
+from ctxwrap.clients.kept_request import headers_class, is_sdks_own, place_of_length
+from ctxwrap.clients.request_encoding import encode_like
+from ctxwrap.clients.sdk_arguments import PlainBody
 
 CLIENTS = [
     *(("openai", "OpenAI"), ("openai", "AsyncOpenAI"), ("anthropic", "Anthropic"), ("anthropic", "AsyncAnthropic")),
@@ -82,6 +87,16 @@ def set_http_header(twins: Twins, value: str) -> None:
     twins.http.headers["x-http"] = value
 
 
+def set_cookies(twins: Twins, header: str) -> None:
+    request = twins.library.Request("POST", str(twins.clients[0].base_url))
+    twins.http.cookies.extract_cookies(twins.library.Response(200, headers={"set-cookie": header}, request=request))
+
+
+def expire_cookies(twins: Twins, seconds: int | None) -> None:
+    for cookie in twins.http.cookies.jar:
+        cookie.expires = None if seconds is None else int(time.time()) + seconds
+
+
 def set_option(twins: Twins, option: tuple[str, Any]) -> None:
     name, value = option
     twins.options[name] = value(twins) if callable(value) else value
@@ -95,7 +110,10 @@ CHANGES: dict[str, tuple[Callable[[Twins, Any], None], list[Any]]] = {
     "query": (for_both(lambda client, value: setattr(client, "_custom_query", value)), [{}, {"a": "b"}]),
     "default header": (set_default_header, ["1", "2"]),
     "http header": (set_http_header, ["1", "2"]),
-    "http cookie": (lambda twins, value: twins.http.cookies.set("cookie", value), ["1"]),
+    "http cookie": (lambda twins, value: twins.http.cookies.set("cookie", value), ["1", "2"]),
+    "cookies of responses": (set_cookies, ["a=1; Path=/", "a=2; Path=/", "b=3; Max-Age=60; Secure", "b=4; Path=/no"]),
+    "cookies expire": (expire_cookies, [9, None, -9]),
+    "no cookies": (lambda twins, value: twins.http.cookies.clear(), [None]),
     "http query": (lambda twins, value: setattr(twins.http, "params", value), [{}, {"a": "b"}]),
     "option": (
         set_option,
@@ -289,8 +307,101 @@ def test_headers_found_by_name_are_those_of_the_library(
         assert (quick.raw, quick.encoding, repr(quick)) == (plain.raw, plain.encoding, repr(plain))
 
 
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=4), st.lists(STEPS, max_size=6), st.integers(0, 1 << 40))
+def test_headers_for_another_body_are_those_of_the_library(
+    library: str, given: list[tuple[str, str]], steps: list[tuple[Any, ...]], length: int
+) -> None:
+    """Also in what they refuse, which depends on whether somebody has asked for one before."""
+    module = pytest.importorskip(library)
+    plain = module.Headers([("Content-Length", "7"), *((name, value.encode()) for name, value in given)])
+    kept = headers_class(module)(plain)
+    plain["Content-Length"] = str(length)
+    for _ in range(2):
+        expected, made = module.Headers(plain), kept.with_length(length, place_of_length(kept))
+        assert made.raw == expected.raw
+        for method, *arguments in steps:
+            assert outcome(made, method, arguments) == outcome(expected, method, arguments)
+            assert made.raw == expected.raw
+        assert (dict(made), made.encoding, repr(made)) == (dict(expected), expected.encoding, repr(expected))
+        assert made.get("content-length") == expected.get("content-length") == str(length)
+
+
 def outcome(headers: Any, method: str, arguments: list[Any]) -> object:
     try:
         return getattr(headers, method)(*arguments)
     except UnicodeEncodeError as error:  # of a name or a value that the encoding lacks
         return type(error)
+
+
+def encoders() -> dict[str, Callable[[Any], bytes]]:
+    """The encoders of the SDKs and HTTP libraries that are installed, and two that write JSON in another way."""
+    found: dict[str, Callable[[Any], bytes]] = {
+        "spaced": lambda body: json.dumps(body, ensure_ascii=False).encode(),
+        "ascii": lambda body: json.dumps(body, separators=(",", ":")).encode(),
+    }
+    for library in ("httpx", "httpx2"):
+        with suppress(ImportError):
+            make = import_module(library).Request
+            found[library] = lambda body, make=make: make("POST", "http://a", json=body).content
+    for sdk in ("openai", "anthropic", "groq"):
+        with suppress(ImportError, AttributeError):
+            found[sdk] = import_module(f"{sdk}._utils._json").openapi_dumps
+    return found
+
+
+SCALARS = st.one_of(
+    *(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
+    *(st.text(st.characters(codec=None)), st.sampled_from((1e-5, 1e16, 1e22, 0.7, 5e-324, -0.0, 1e15))),
+)
+NESTED = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner), st.tuples(inner)),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize(("name", "encode"), encoders().items())
+@given(body=st.dictionaries(st.text(), NESTED), is_plain=st.booleans())
+def test_bodies_are_encoded_as_by_the_sdk(
+    name: str, encode: Callable[[Any], bytes], body: dict[str, Any], is_plain: bool
+) -> None:
+    body = PlainBody(body) if is_plain else body
+    try:
+        expected = encode(body)
+    except ValueError as error:
+        with pytest.raises(type(error)):
+            encode_like(encode, body)
+    else:
+        assert encode_like(encode, body) == expected
+
+
+@pytest.mark.parametrize(("name", "encode"), encoders().items())
+def test_bodies_nested_deeply_are_encoded_as_by_the_sdk(name: str, encode: Callable[[Any], bytes]) -> None:
+    for depth in (10, 300, 100_000):
+        value: list[Any] = []
+        for _ in range(depth):
+            value = [value]
+        try:
+            expected = encode({"a": value})
+        except RecursionError:
+            with pytest.raises(RecursionError):
+                encode_like(encode, PlainBody(a=value))
+        else:
+            assert encode_like(encode, PlainBody(a=value)) == expected
+
+
+def test_requests_with_cookies_are_kept_until_one_changes_or_expires() -> None:
+    """Providers behind Cloudflare, as OpenAI, set cookies with the first response."""
+    twins = Twins("openai", "OpenAI")
+    for changes, known in ((("a=1; Path=/", "b=1; Path=/; Max-Age=60"), 1), (("b=2; Path=/; Max-Age=60",), 2)):
+        for header in changes:
+            set_cookies(twins, header)
+        for _ in range(3):
+            twins.assert_same_request()
+        kept = [each for each in twins.clients[1]._ctxwrap_requests if each]
+        assert [each.is_sure for each in kept] == [True] * known
+    cookies = {cookie.name: cookie for cookie in twins.http.cookies.jar}
+    assert "b=2" in request_of(twins.clients[1]).headers["cookie"]
+    cookies["b"].expires = int(time.time()) - 9
+    assert request_of(twins.clients[1]).headers["cookie"] == "a=1"

@@ -12,9 +12,9 @@ from ctxwrap.protocol import ReplyStream
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.providers.sse import Framer, encode_event
-from ctxwrap.providers.text_channel import DeltaPassthrough
+from ctxwrap.providers.text_channel import DeltaPassthrough, EventPassthrough
 from ctxwrap.testing.practice.answer import Answer
-from ctxwrap.types import Reply
+from ctxwrap.types import Body, Reply
 from tests.providers.replies import SPEAKERS, Speaker
 from tests.providers.test_adapters import TRAILER, cut
 
@@ -149,3 +149,65 @@ def test_closed_channel_passes_nothing(text: str, cuts: list[int]) -> None:
         deltas.learn(chunk(piece), event, rewriter.text_delta(event))
     rewriter.close()
     assert deltas.take(chunk("b")) is None
+
+
+def read_events(
+    speaker: Speaker, events: Sequence[Body], deltas: EventPassthrough | None
+) -> tuple[list[str], Reply, int]:
+    """The same for events that are parsed by the client."""
+    rewriter, out, passed = speaker.adapter.rewriter({}, ReplyStream), list[str](), 0
+    for event in events:
+        is_shown = deltas.take(event) if deltas is not None else None
+        if is_shown is not None:
+            passed += 1
+            out += [json.dumps(event)] if is_shown else []
+            continue
+        out += map(json.dumps, rewriter.event(event))
+        if deltas is not None:
+            deltas.learn(event, rewriter.text_delta(event))
+    return [*out, *map(json.dumps, rewriter.close())], rewriter.reply, passed
+
+
+def events_of(raws: Sequence[bytes]) -> list[Body]:
+    return [json.loads(raw.partition(b"data: ")[2]) for raw in raws]
+
+
+@SPEAKER
+@given(pieces=PIECES)
+def test_events_read_as_if_none_were_passed_on(speaker: Speaker, pieces: list[str]) -> None:
+    events = events_of(raws_of(speaker, pieces))
+    assert read_events(speaker, events, EventPassthrough())[:2] == read_events(speaker, events, None)[:2]
+
+
+@SPEAKER
+@given(SNAPSHOTS, st.sampled_from(["", "\n\nMore text", "}"]), st.lists(st.integers(0, 200), max_size=60))
+def test_snapshots_in_events_read_as_if_none_were_passed_on(
+    speaker: Speaker, snapshot: str, behind: str, cuts: list[int]
+) -> None:
+    events = events_of(raws_of(speaker, [" a", " b", *cut(snapshot + behind, cuts)]))
+    assert read_events(speaker, events, EventPassthrough())[:2] == read_events(speaker, events, None)[:2]
+
+
+def test_events_of_prose_are_passed_on() -> None:
+    events = events_of([chunk(f" word{number}") for number in range(50)])
+    assert read_events(CHAT_SPEAKER, events, EventPassthrough())[2] == 49
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"choices": []},
+        {"choices": None},
+        {"choices": [{"delta": {"content": None}}]},
+        {"choices": [{"delta": "content"}]},
+        *events_of([chunk(" b", usage={"total_tokens": 1}), chunk(" b" * 20_000), chunk("")]),
+    ],
+)
+def test_other_events_are_not_passed_on(other: Body) -> None:
+    deltas, rewriter = EventPassthrough(), CHAT.rewriter({}, ReplyStream)
+    for event in events_of([chunk(" a")] * 2):
+        rewriter.event(event)
+        deltas.learn(event, rewriter.text_delta(event))
+    assert deltas.take(events_of([chunk(" b")])[0])
+    assert deltas.take(other) is None
