@@ -45,28 +45,41 @@ _ALIKE = {"retrieved": ("missed", "found")}
 
 def items_as_json(items: Iterable[PackItem]) -> list[Any]:
     """Items in the form of the log: abbreviated if they have a usual shape."""
-    return [_row(item) for item in items]
+    rows: list[Any] = []
+    for item in items:
+        kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
+        newest = 0
+        if source == _LOG:
+            newest = _newest_in(refs[0][-_LONGEST_SPAN:]) if len(refs) == 1 else 0
+        if source == _LOG and kind in _ALIKE:
+            name: str | None = _ALIKE[kind][included]
+        else:
+            name = _NAMES.get((kind, source, included, reason))
+        if name is None:
+            rows.append(item.as_json())
+            continue
+        row: list[Any] = [name, tokens, *refs]
+        if _COMPARED[name] != (reason, priority, origin, visibility) or freshness != newest:
+            row.append(_unusual(item, name, newest))
+        rows.append(row)
+    return rows
 
 
-def _row(item: PackItem) -> Any:
-    kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
-    is_alike = kind in _ALIKE and source == _LOG
-    name = _ALIKE[kind][included] if is_alike else _NAMES.get((kind, source, included, reason))
-    if name is None:
-        return item.as_json()
-    usual_reason, usual_priority, usual_origin, usual_visibility = _COMPARED[name]
+def _unusual(item: PackItem, name: str, newest: int) -> Record:
+    """The fields of an item that differ from its shape."""
+    reason, priority, origin, visibility = _COMPARED[name]
     unusual: Record = {}
-    if reason != usual_reason:
-        unusual["reason"] = reason
-    if priority != usual_priority:
-        unusual["priority"] = priority
-    if freshness != _freshness(source, refs):
-        unusual["freshness"] = freshness
-    if origin != usual_origin:
-        unusual["origin"] = origin
-    if visibility != usual_visibility:
-        unusual["visibility"] = visibility
-    return [name, tokens, *refs, unusual] if unusual else [name, tokens, *refs]
+    if item.reason != reason:
+        unusual["reason"] = item.reason
+    if item.priority != priority:
+        unusual["priority"] = item.priority
+    if item.freshness != newest:
+        unusual["freshness"] = item.freshness
+    if item.origin != origin:
+        unusual["origin"] = item.origin
+    if item.visibility != visibility:
+        unusual["visibility"] = item.visibility
+    return unusual
 
 
 def _freshness(source: str, refs: tuple[str, ...]) -> int:
