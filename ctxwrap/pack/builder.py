@@ -55,7 +55,7 @@ from ctxwrap.retrieval.selection import Passage
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens import reply_reserve, window_of
-from ctxwrap.tokens.measure import Measure, estimate_tokens
+from ctxwrap.tokens.measure import estimate_tokens, measure_for
 from ctxwrap.types import (
     Body,
     Candidate,
@@ -175,7 +175,7 @@ class _Packing:
     ) -> None:
         self.given, self.inputs, self.sources, self.settings = given, inputs, sources, settings
         self.may_begin_epoch = most is None
-        self.measure = Measure(given.request.model)
+        self.measure = measure_for(given.request.model)
         self.protocol = protocol_for(given.mode, settings)
         self.words = instructions_for(self.protocol, inputs.state["capabilities"])
         self.words_tokens = instructions_tokens(self.words, self.measure.text)

@@ -204,22 +204,21 @@ _LONG = 64
 
 
 def _with_digests(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= _LONG else _body_digest(value)
     if isinstance(value, dict):
         made = {}
         for name in sorted(value):
             each = value[name]
             if not isinstance(each, str):
-                made[name] = _with_digests(each)
-            else:
-                made[name] = each if len(each) <= _LONG else _body_digest(each)
+                each = _with_digests(each)
+            elif len(each) > _LONG:
+                each = (_kept_digest if len(each) <= _LONGEST_KEPT else _new_digest)(each, _BODY_DIGEST)
+            made[name] = each
         return made
-    return list(map(_with_digests, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _body_digest(text: str) -> str:
-    return (_kept_digest if len(text) <= _LONGEST_KEPT else _new_digest)(text, _BODY_DIGEST)
+    if isinstance(value, (list, tuple)):
+        return list(map(_with_digests, value))
+    if isinstance(value, str) and len(value) > _LONG:
+        return (_kept_digest if len(value) <= _LONGEST_KEPT else _new_digest)(value, _BODY_DIGEST)
+    return value
 
 
 def as_json(prefix: Prefix) -> Record:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import NamedTuple, cast, overload
+from typing import NamedTuple, overload
 
 from ctxwrap.callers_list import values_of
 from ctxwrap.kinds import KINDS
@@ -204,7 +204,8 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     numbers = inputs.numbers or (0,) * len(messages)
     places = request.places or range(len(messages))
     roles = list(map(_ROLE, messages))
-    system, spoken = "", cast("Sequence[int]", range(len(messages)))
+    spoken: Sequence[int] = range(len(messages))
+    system = ""
     if "system" in roles:
         system = "\n".join([message.text for message in messages if message.role == "system"])
         spoken = [at for at, role in enumerate(roles) if role != "system"]

@@ -152,7 +152,10 @@ _NOTHING = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", 
 
 
 def _reckoned(budget: Record) -> Record:
-    spent = sum([count for count in budget["spent"].values() if type(count) is int and count > 0])
+    spent = 0
+    for count in budget["spent"].values():
+        if type(count) is int and count > 0:
+            spent += count
     return {"effective": max(0, (count_in(budget, "limit") or 0) - (count_in(budget, "fixed") or 0)), "used": spent}
 
 

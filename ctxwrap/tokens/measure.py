@@ -50,6 +50,16 @@ class Measure:
         return self._counter.at_most(count(body, self._counter))
 
 
+def measure_for(model: str) -> Measure:
+    """The measure for a model; the same one, as long as its counter is the same."""
+    return _known_measure(model, counter_for(model))
+
+
+@lru_cache(maxsize=64)
+def _known_measure(model: str, counter: Counter) -> Measure:
+    return Measure(model)
+
+
 @lru_cache(maxsize=64)
 def _counting(counter: Counter, model: str) -> Callable[[Message], int]:
     return partial(_counted, counter, model)

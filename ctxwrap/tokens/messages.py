@@ -128,7 +128,7 @@ class ContentCounter:
 
     def message(self, message: Any) -> int:
         """The tokens of a message with `role` and `content`."""
-        if not isinstance(message, Mapping):
+        if not isinstance(message, (dict, Mapping)):  # a dict is recognised without a look at `Mapping`
             return PER_MESSAGE + self.tokens(message)
         role, content = message.get("role"), message.get("content")
         if isinstance(role, str) and isinstance(content, str) and role and content:
