@@ -169,10 +169,13 @@ def stable_tokens(before: Prefix | None, now: Prefix, head: Sequence[int], token
     if before is None:
         return 0
     tokens = same = 0
-    for digest, known, size in zip(now.head, before.head, head, strict=False):
-        if digest != known:
-            return tokens
-        tokens += size
+    if now.head == before.head:
+        tokens = sum(head)
+    else:
+        for digest, known, size in zip(now.head, before.head, head, strict=False):
+            if digest != known:
+                return tokens
+            tokens += size
     for number, known_number in zip(now.messages, before.messages, strict=False):
         if not number or number != known_number:
             break

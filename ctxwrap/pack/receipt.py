@@ -37,9 +37,14 @@ _SHAPES: dict[str, PackItem] = {
 """Items that are in most packs, by the names that events abbreviate them with."""
 
 _LOG = "messages.jsonl"
-_NAMES = {(shape.kind, shape.source, shape.included, shape.reason): name for name, shape in _SHAPES.items()}
-_COMPARED = {name: (shape.reason, shape.priority, shape.origin, shape.visibility) for name, shape in _SHAPES.items()}
-_ALIKE = {"retrieved": ("missed", "found")}
+_Shape = tuple[str, tuple[Any, ...]]
+"""A name, and what of an item is compared with its shape."""
+
+_COMPARED: dict[str, _Shape] = {
+    name: (name, (shape.reason, shape.priority, shape.origin, shape.visibility)) for name, shape in _SHAPES.items()
+}
+_NAMED = {(shape.kind, shape.source, shape.included, shape.reason): _COMPARED[name] for name, shape in _SHAPES.items()}
+_ALIKE = {("retrieved", _LOG): (_COMPARED["missed"], _COMPARED["found"])}
 """For kinds with many reasons, the shapes of items that are left out and of included ones."""
 
 
@@ -48,26 +53,23 @@ def items_as_json(items: Iterable[PackItem]) -> list[Any]:
     rows: list[Any] = []
     for item in items:
         kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
-        newest = 0
-        if source == _LOG:
-            newest = _newest_in(refs[0][-_LONGEST_SPAN:]) if len(refs) == 1 else 0
-        if source == _LOG and kind in _ALIKE:
-            name: str | None = _ALIKE[kind][included]
-        else:
-            name = _NAMES.get((kind, source, included, reason))
-        if name is None:
+        alike = _ALIKE.get((kind, source))
+        shape = alike[included] if alike else _NAMED.get((kind, source, included, reason))
+        if shape is None:
             rows.append(item.as_json())
             continue
+        name, usual = shape
         row: list[Any] = [name, tokens, *refs]
-        if _COMPARED[name] != (reason, priority, origin, visibility) or freshness != newest:
-            row.append(_unusual(item, name, newest))
+        newest = _newest_in(refs[0][-_LONGEST_SPAN:]) if source == _LOG and len(refs) == 1 else 0
+        if usual != (reason, priority, origin, visibility) or freshness != newest:
+            row.append(_unusual(item, usual, newest))
         rows.append(row)
     return rows
 
 
-def _unusual(item: PackItem, name: str, newest: int) -> Record:
+def _unusual(item: PackItem, usual: tuple[Any, ...], newest: int) -> Record:
     """The fields of an item that differ from its shape."""
-    reason, priority, origin, visibility = _COMPARED[name]
+    reason, priority, origin, visibility = usual
     unusual: Record = {}
     if item.reason != reason:
         unusual["reason"] = item.reason
