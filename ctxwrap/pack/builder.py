@@ -234,11 +234,11 @@ class _Packing:
 
         A conversation of fewer messages has no such limit.
         """
-        last = self.settings.budget_messages
-        if len(self.conversation.older) < last or not last or self.settings.history == "caller":
+        last, older = self.settings.budget_messages, self.conversation.older
+        count = len(older)
+        if count < last or not last or self.settings.history == "caller":
             return None
-        older = self.conversation.older
-        tokens = older.tokens_from(len(older) - last + 1)
+        tokens = older.tokens_from(count - last + 1)
         return max(_LEAST_CONVERSATION, tokens - self.framing)
 
     def _framing_tokens(self) -> int:
@@ -471,7 +471,7 @@ class _Packing:
         stable = stable_tokens(inputs.before, prefix, sizes, self.recent.tokens_before)
         callers = origin_of_request(given.request, inputs, chosen.left_out)
         items = self.sharing.mark_items((*self._fixed_items(callers), *self.items))
-        return Pack(
+        made = Pack(
             injection=injection,
             state=self.state,
             brief=self.brief,
@@ -485,11 +485,12 @@ class _Packing:
             epoch=self.epoch,
             report=dict(self.files.report),
             origin=least_trusted_foreign(map(_ORIGIN, filter(_IS_INCLUDED, items))) or callers,
-            outputs=self.working_set.outputs if self.working_set else (),
-            output_paths=self.working_set.output_paths if self.working_set else (),
-            resources=tuple(self.sharing.resources),
             recalled=self.recalled,
         )
+        if self.sharing.resources:
+            made = made._replace(resources=tuple(self.sharing.resources))
+        view = self.working_set
+        return made if view is None else made._replace(outputs=view.outputs, output_paths=view.output_paths)
 
     def _sent(self) -> Record:
         return {

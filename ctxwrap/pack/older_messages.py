@@ -170,13 +170,12 @@ class OlderMessages(Sequence[HistoryMessage]):
             spans, newest = ranges(self.numbers), max(self.numbers)
         else:  # numbers of the log grow, so there is no gap
             spans, newest = f"{first}-{last}" if first < last else str(last), last
-        if foreign or not self.are_plain:
+        if foreign or columns.others[start] < columns.others[end]:
             origin = origin_of_all(((kept.number, kept.message) for kept in self.logged), foreign)
         else:
             origin = "user" if columns.users[start] < columns.users[end] else "assistant"
-        return PackItem(
-            kind.name, kind.source, self.tokens, included, reason, 0.5, newest, origin, MODEL_ONLY, (spans,)
-        )
+        tokens = self._sums[end] - self._sums[start]
+        return PackItem(kind.name, kind.source, tokens, included, reason, 0.5, newest, origin, MODEL_ONLY, (spans,))
 
 
 Start = tuple[int, int, int]
