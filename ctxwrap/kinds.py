@@ -38,6 +38,10 @@ class Share(NamedTuple):
         return int(max(self.part * limit, min(self.least, self.most * limit)))
 
 
+NO_SHARE = Share("", 0.0)
+"""Of what is sent in any case."""
+
+
 class EvidenceMapping(NamedTuple):
     """A kind in the terms of Agent Context."""
 
@@ -56,8 +60,7 @@ class PackKind(NamedTuple):
     name: str
     form: Form
     evidence: EvidenceMapping
-    share: Share | None = None
-    """None for what is sent in any case."""
+    share: Share = NO_SHARE
     claims: Literal["early", "late"] = "late"
     """Whether texts claim their share before memory, files and messages, or after them."""
     truncates: bool = False
@@ -266,9 +269,7 @@ def text_kinds(claims: Literal["early", "late"]) -> list[PackKind]:
 
 
 def default_share(kind: str) -> float:
-    share = KINDS[kind].share
-    assert share is not None
-    return share.part
+    return KINDS[kind].share.part
 
 
 def check_rules(rules: object) -> None:

@@ -147,6 +147,9 @@ class ForeignOrigins(NamedTuple):
     """The rest of the state that the model is shown; empty if it is not foreign."""
 
 
+NOTHING_FOREIGN = ForeignOrigins()
+
+
 class TurnInputs(NamedTuple):
     """What a turn starts from, fixed under the session's lock."""
 
@@ -189,7 +192,7 @@ class TurnInputs(NamedTuple):
     """What is missing, as far as the log tells, and what somebody declined to give."""
     misses: int = 0
     """How many of the last replies had no snapshot, in a row."""
-    foreign: ForeignOrigins = ForeignOrigins()
+    foreign: ForeignOrigins = NOTHING_FOREIGN
     owners: tuple["OwnerView", ...] = ()
     """The user and the team that the call names; `state` has their items among its core items."""
 

@@ -50,11 +50,14 @@ class Fading(NamedTuple):
     half_life: float
 
     def at(self, round: float) -> float:
-        passed = round - self.anchor
-        if passed <= 0 or self.half_life == inf:
-            return self.decay
-        left: float = 2.0 ** (-passed / self.half_life)
-        return 1.0 - (1.0 - self.decay) * left
+        return _faded(self.decay, round - self.anchor, self.half_life)
+
+
+def _faded(decay: float, passed: float, half_life: float) -> float:
+    if passed <= 0 or half_life == inf:
+        return decay
+    left: float = 2.0 ** (-passed / half_life)
+    return 1.0 - (1.0 - decay) * left
 
 
 def fading_of(item: MemoryItem, rules: MemoryRules) -> Fading:
@@ -64,7 +67,7 @@ def fading_of(item: MemoryItem, rules: MemoryRules) -> Fading:
 
 def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     """Return the item's decay in a round; the item must be advanced to that round."""
-    return fading_of(item, rules).at(round)
+    return item.decay if item.pinned else _faded(item.decay, round - item.anchor, half_life(item, rules))
 
 
 def demotion_point(item: MemoryItem, rules: MemoryRules) -> float | None:

@@ -251,6 +251,8 @@ def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] 
         placed = zip(shown, request.places or range(len(numbers)), strict=True)
         shown = [numbered for numbered, place in placed if place not in left_out]
     own = origin_of_all(shown, opening.foreign.messages)
+    if not request.unseen and not request.fetched:
+        return own
     unseen = opening.foreign.messages.get(0, "") if request.unseen else ""
     return least_trusted_foreign((own, unseen, "tool" if request.fetched else "")) or own
 

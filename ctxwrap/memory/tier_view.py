@@ -5,7 +5,7 @@ from heapq import nlargest
 from math import inf
 from typing import Any, NamedTuple
 
-from ctxwrap.memory.decay import Fading, fading_of
+from ctxwrap.memory.decay import Fading, decay_at, fading_of
 from ctxwrap.memory.items import MemoryItem, Tier, capacity_bonus, is_work
 from ctxwrap.settings import MemoryRules
 
@@ -42,6 +42,16 @@ class TierView:
         """Return what the model sees in a round, most important first; `moved` have changed tiers by then."""
         if not moved and (self._shown is not None or not self._items):
             return [*self._shown] if self._shown else []
+        if not moved and len(self._items) == 1:  # without an order to find
+            (item,) = self._items.values()
+            shown = [item.shown(round(decay_at(item, then, self._rules), 3))]
+        else:
+            shown = self._in_order(then, moved)
+        if self._is_ageless and not moved:
+            self._shown = [*shown]
+        return shown
+
+    def _in_order(self, then: int, moved: Mapping[str, MemoryItem]) -> list[dict[str, Any]]:
         views = self._viewed()
         if moved:
             views = [view for view in views if view.item.id not in moved]
@@ -51,10 +61,7 @@ class TierView:
             decay = view.fading.at(then)
             decayed.append((view.weakness(decay), decay, view.fields))
         decayed.sort()
-        shown = [{**fields, "decay": round(decay, 3)} for _, decay, fields in decayed]
-        if self._is_ageless and not moved:
-            self._shown = [*shown]
-        return shown
+        return [{**fields, "decay": round(decay, 3)} for _, decay, fields in decayed]
 
     def weakest(self, count: int, then: int) -> list[MemoryItem]:
         """Return `count` items that are not pinned, weakest last."""

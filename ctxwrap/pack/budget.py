@@ -29,11 +29,6 @@ class TokenBudget(NamedTuple):
     counter: str = "estimate"
     exact: bool = False
 
-    @property
-    def effective(self) -> int:
-        """Tokens that are left for everything optional."""
-        return max(0, self.limit - self.fixed)
-
 
 @lru_cache(maxsize=256)
 def smallest_limit(model: str, window: ContextWindow, reply: int, budget: int, own: int | None, given: int) -> Limit:
@@ -74,7 +69,7 @@ def limit_after_rejection(error: TooLong, taken: int, reply: int) -> Limit:
 
 _STEPS = 32
 
-_OF_CONVERSATION = {row.share.name: row.share for row in KINDS.values() if row.share and row.share.of_conversation}
+_OF_CONVERSATION = {row.share.name: row.share for row in KINDS.values() if row.share.of_conversation}
 
 
 class Ledger:
@@ -90,7 +85,8 @@ class Ledger:
         """What shares have spent or, before that, hold."""
         self._sizes: dict[str, int] = {}
         """The tokens of shares."""
-        self._effective = budget.effective
+        self._effective = max(0, budget.limit - budget.fixed)
+        """Tokens that are left for everything optional."""
 
     @property
     def left(self) -> int:
@@ -98,24 +94,24 @@ class Ledger:
 
     def hold(self, kind: str, tokens: int) -> None:
         """Reserve up to its share for a kind that claims later."""
-        share = _share(kind)
+        share = KINDS[kind].share
         if share.name not in self.spent:
             self._taken[share.name] = min(tokens, self._tokens(share))
 
     def spend(self, kind: str, tokens: int) -> None:
-        name = _share(kind).name
+        name = KINDS[kind].share.name
         self._taken[name] = self.spent[name] = self.spent.get(name, 0) + tokens
 
     def share(self, kind: str) -> int:
         """The tokens of a kind's share."""
-        return self._tokens(_share(kind))
+        return self._tokens(KINDS[kind].share)
 
     def claimable(self, kind: str, spare: int = 0) -> int:
         """The most that a kind may claim now: its share, or what is left, without `spare` tokens, in whole steps.
 
         Steps keep the place of a cut the same over many calls, although each leaves slightly more or less.
         """
-        share = _share(kind)
+        share = KINDS[kind].share
         free, within = self._left_for(share)
         most, left = self._tokens(share), max(0, free - spare if within is None else min(free - spare, within))
         whole = self.budget.limit if within is None else self.conversation or 0
@@ -123,13 +119,13 @@ class Ledger:
 
     def needed(self, kind: str, need: float) -> int:
         """The most that a kind which may exceed the limit for the conversation claims, given its need, from 0 to 1."""
-        share, most, conversation = _share(kind), self.claimable(kind), self.conversation
+        share, most, conversation = KINDS[kind].share, self.claimable(kind), self.conversation
         within = share.part * self.budget.limit if conversation is None else int(share.of_conversation * conversation)
         return int(most if most <= within else within + need * (most - within))
 
     def unreserved(self, kind: str) -> int:
         """All tokens that are left and not reserved for other kinds."""
-        free, within = self._left_for(_share(kind))
+        free, within = self._left_for(KINDS[kind].share)
         return max(0, free if within is None else min(free, within))
 
     def _left_for(self, share: Share) -> tuple[int, int | None]:
@@ -169,9 +165,3 @@ class Ledger:
             "counter": budget.counter,
             "exact": budget.exact,
         }
-
-
-def _share(kind: str) -> Share:
-    share = KINDS[kind].share
-    assert share is not None, f"{kind} has no share of the budget"
-    return share

@@ -7,6 +7,7 @@ reserved until these are known.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -55,7 +56,7 @@ from ctxwrap.retrieval.selection import Passage
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens import reply_reserve, window_of
-from ctxwrap.tokens.measure import Measure, estimate_tokens
+from ctxwrap.tokens.measure import estimate_tokens, measure_for
 from ctxwrap.types import (
     Body,
     Candidate,
@@ -68,6 +69,7 @@ from ctxwrap.types import (
     Record,
     Request,
     Resource,
+    Runtime,
     SessionKey,
     TurnInputs,
 )
@@ -90,6 +92,7 @@ _SAME_DIGITS = bytes.maketrans(b"0123456789", b"0000000000")
 
 _OWNED = frozenset({"user_items", "team_items"})
 _ORIGIN, _IS_INCLUDED = attrgetter("origin"), attrgetter("included")
+_PLACE = attrgetter("number", "part", "heading", "speaker")
 
 _KEPT_ELSEWHERE = "the caller or the provider keeps the history"
 
@@ -175,7 +178,7 @@ class _Packing:
     ) -> None:
         self.given, self.inputs, self.sources, self.settings = given, inputs, sources, settings
         self.may_begin_epoch = most is None
-        self.measure = Measure(given.request.model)
+        self.measure = measure_for(given.request.model)
         self.protocol = protocol_for(given.mode, settings)
         self.words = instructions_for(self.protocol, inputs.state["capabilities"])
         self.words_tokens = instructions_tokens(self.words, self.measure.text)
@@ -231,19 +234,23 @@ class _Packing:
 
         A conversation of fewer messages has no such limit.
         """
-        last = self.settings.budget_messages
-        if len(self.conversation.older) < last or not last or self.settings.history == "caller":
+        last, older = self.settings.budget_messages, self.conversation.older
+        count = len(older)
+        if count < last or not last or self.settings.history == "caller":
             return None
-        older = self.conversation.older
-        tokens = older.tokens_from(len(older) - last + 1)
+        tokens = older.tokens_from(count - last + 1)
         return max(_LEAST_CONVERSATION, tokens - self.framing)
 
     def _framing_tokens(self) -> int:
         """The tokens of the protocol, and of the state with an empty memory."""
-        empty = {**self.inputs.state, "memory": {"core": [], "working": [], "ephemeral": []}}
-        framed = frame_state(with_runtime(empty, self.inputs.runtime)).encode("utf-8", "surrogatepass")
-        runtime = framed.translate(_SAME_DIGITS).decode("utf-8", "surrogatepass")  # much faster than that of a text
-        return sum(self.words_tokens) + self.measure.text(runtime) + _FRAMES
+        inputs, count = self.inputs, self.measure.text
+        if inputs.state["capabilities"] or len(inputs.state) > _USUAL_FIELDS:
+            state = count(_framed_without_memory(inputs.state, inputs.runtime))
+        else:
+            number, moment, startup = inputs.runtime
+            task = inputs.state["active_task"]
+            state = _usual_state_tokens(count, len(str(number)), *map(_with_same_digits, (moment, startup, task)))
+        return sum(self.words_tokens) + state + _FRAMES
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
         for kind in text_kinds(claims):
@@ -464,7 +471,7 @@ class _Packing:
         stable = stable_tokens(inputs.before, prefix, sizes, self.recent.tokens_before)
         callers = origin_of_request(given.request, inputs, chosen.left_out)
         items = self.sharing.mark_items((*self._fixed_items(callers), *self.items))
-        return Pack(
+        made = Pack(
             injection=injection,
             state=self.state,
             brief=self.brief,
@@ -478,11 +485,12 @@ class _Packing:
             epoch=self.epoch,
             report=dict(self.files.report),
             origin=least_trusted_foreign(map(_ORIGIN, filter(_IS_INCLUDED, items))) or callers,
-            outputs=self.working_set.outputs if self.working_set else (),
-            output_paths=self.working_set.output_paths if self.working_set else (),
-            resources=tuple(self.sharing.resources),
             recalled=self.recalled,
         )
+        if self.sharing.resources:
+            made = made._replace(resources=tuple(self.sharing.resources))
+        view = self.working_set
+        return made if view is None else made._replace(outputs=view.outputs, output_paths=view.output_paths)
 
     def _sent(self) -> Record:
         return {
@@ -490,7 +498,7 @@ class _Packing:
             "system": ranges(self.inputs.system) if self.inputs.system else "",
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
-            "found": [[each.number, each.part, each.heading, each.speaker] for each in self.quoted],
+            "found": list(map(list, map(_PLACE, self.quoted))),
             **({"lines": LINES} if self.quoted else {}),
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
@@ -518,6 +526,27 @@ class _Packing:
         return least_trusted_foreign((foreign.state, *(foreign.items.get(id, "") for id in ids)))
 
 
+_USUAL_FIELDS = len(("memory", "capabilities", "active_task"))
+
+
+@lru_cache(maxsize=64)
+def _usual_state_tokens(count: Callable[[str], int], digits: int, moment: str, startup: str, task: str) -> int:
+    """The tokens of the state with an empty memory and a round of so many digits."""
+    state = {"memory": {}, "capabilities": [], "active_task": task}
+    return count(_framed_without_memory(state, Runtime(10 ** (digits - 1), moment, startup)))
+
+
+def _framed_without_memory(state: dict[str, Any], runtime: Runtime) -> str:
+    empty = {**state, "memory": {"core": [], "working": [], "ephemeral": []}}
+    return _with_same_digits(frame_state(with_runtime(empty, runtime)))
+
+
+def _with_same_digits(text: str) -> str:
+    written = text.encode("utf-8", "surrogatepass").translate(_SAME_DIGITS)  # much faster than that of a text
+    return written.decode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=256)
 def _fixed_item(kind: str, tokens: int, origin: Origin) -> PackItem:
     row = KINDS[kind]
     return PackItem(kind, row.source, tokens, True, row.reason, 1.0, 0, origin)

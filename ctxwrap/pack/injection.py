@@ -169,10 +169,13 @@ def stable_tokens(before: Prefix | None, now: Prefix, head: Sequence[int], token
     if before is None:
         return 0
     tokens = same = 0
-    for digest, known, size in zip(now.head, before.head, head, strict=False):
-        if digest != known:
-            return tokens
-        tokens += size
+    if now.head == before.head:
+        tokens = sum(head)
+    else:
+        for digest, known, size in zip(now.head, before.head, head, strict=False):
+            if digest != known:
+                return tokens
+            tokens += size
     for number, known_number in zip(now.messages, before.messages, strict=False):
         if not number or number != known_number:
             break
@@ -204,22 +207,21 @@ _LONG = 64
 
 
 def _with_digests(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= _LONG else _body_digest(value)
     if isinstance(value, dict):
         made = {}
         for name in sorted(value):
             each = value[name]
             if not isinstance(each, str):
-                made[name] = _with_digests(each)
-            else:
-                made[name] = each if len(each) <= _LONG else _body_digest(each)
+                each = _with_digests(each)
+            elif len(each) > _LONG:
+                each = (_kept_digest if len(each) <= _LONGEST_KEPT else _new_digest)(each, _BODY_DIGEST)
+            made[name] = each
         return made
-    return list(map(_with_digests, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _body_digest(text: str) -> str:
-    return (_kept_digest if len(text) <= _LONGEST_KEPT else _new_digest)(text, _BODY_DIGEST)
+    if isinstance(value, (list, tuple)):
+        return list(map(_with_digests, value))
+    if isinstance(value, str) and len(value) > _LONG:
+        return (_kept_digest if len(value) <= _LONGEST_KEPT else _new_digest)(value, _BODY_DIGEST)
+    return value
 
 
 def as_json(prefix: Prefix) -> Record:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import product
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
 from ctxwrap.protocol.instructions import encode_escaped
 from ctxwrap.redaction.visibility import MODEL_ONLY
 from ctxwrap.types import PackItem
+
+_ID, _TYPE, _CONTENT = itemgetter("id"), itemgetter("type"), itemgetter("content")
 
 ItemSizes = Callable[[Sequence[dict[str, Any]]], list[int]]
 
@@ -73,7 +76,7 @@ def sizes(count: Callable[[str], int]) -> Sizes:
         return [count(_lasting(item)) + _PASSING for item in items]
 
     def brief(items: Sequence[dict[str, Any]]) -> list[int]:
-        return [size(str(item["id"]), str(item["content"])) for item in items]
+        return list(map(size, map(str, map(_ID, items)), map(str, map(_CONTENT, items))))
 
     return Sizes(whole, brief)
 
@@ -170,7 +173,7 @@ def _that_fit(
     items: list[dict[str, Any]], tokens: list[int], limit: int, whole: ItemSizes, question: str
 ) -> tuple[set[str], set[str]]:
     if sum(tokens) <= limit:
-        return {item["id"] for item in items}, set()
+        return set(map(_ID, items)), set()
     lasting, spent = _fitting(items, tokens, int(limit * _LASTING) if question else limit)
     about = _about(question, items, lasting)
     return lasting, _fitting(about, whole(about), limit - spent)[0] if about else set()
@@ -202,26 +205,36 @@ def _about(question: str, items: list[dict[str, Any]], lasting: Set[str]) -> lis
 
 
 def _pack_items(
-    items: list[dict[str, Any]], sizes: list[int], lasting: Set[str], asked: Set[str], foreign: Mapping[str, str]
+    items: list[dict[str, Any]], sizes: list[int], lasting: set[str], asked: set[str], foreign: Mapping[str, str]
 ) -> tuple[PackItem, ...]:
     """All memory items, grouped by kind and by why they are in the pack or not."""
+    ids = tuple(map(_ID, items))
+    if lasting.issuperset(ids):
+        reasons: tuple[str, ...] = (REMEMBERED,) * len(ids)
+    else:
+        reasons = tuple([REMEMBERED if id in lasting else ASKED if id in asked else NO_ROOM for id in ids])
+    groups = []
+    for kind, reason, members, places in _grouped(ids, tuple(map(_TYPE, items)), reasons):
+        groups.append(_group(kind, reason, members, sum(map(sizes.__getitem__, places)), foreign))
+    return tuple(groups)
+
+
+@lru_cache(maxsize=64)
+def _grouped(
+    ids: tuple[str, ...], types: tuple[str, ...], reasons: tuple[str, ...]
+) -> tuple[tuple[str, str, tuple[str, ...], tuple[int, ...]], ...]:
+    """The groups in their order: kind, reason, ids and places; most calls have the same as the last one."""
     groups: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    for item, tokens in zip(items, sizes, strict=True):
-        id = item["id"]
-        reason = REMEMBERED if id in lasting else ASKED if id in asked else NO_ROOM
-        groups[_kind_of(id, item["type"]), reason][id] = tokens
-    return tuple([_group(*each, groups[each], foreign) for each in sorted(groups, key=_GROUPS.__getitem__)])
+    for place, (id, type, reason) in enumerate(zip(ids, types, reasons, strict=True)):
+        kind = _OWNED_KINDS.get(owner_of(id)) or _PACK_KINDS[kind_of(type)]
+        groups[kind, reason][id] = place
+    ordered = sorted(groups.items(), key=lambda each: _GROUPS[each[0]])
+    return tuple([(*group, tuple(places), tuple(places.values())) for group, places in ordered])
 
 
-@lru_cache(maxsize=4096)
-def _kind_of(id: str, type: str) -> str:
-    """The kind of pack item that a memory item is part of."""
-    return _OWNED_KINDS.get(owner_of(id)) or _PACK_KINDS[kind_of(type)]
-
-
-def _group(kind: str, reason: str, sizes: Mapping[str, int], foreign: Mapping[str, str]) -> PackItem:
-    """Memory items, each with its tokens, as one pack item."""
-    row, ids, tokens = KINDS[kind], tuple(sizes), sum(sizes.values())
+def _group(kind: str, reason: str, ids: tuple[str, ...], tokens: int, foreign: Mapping[str, str]) -> PackItem:
+    """Memory items as one pack item."""
+    row = KINDS[kind]
     origin = least_trusted_foreign([foreign[id] for id in ids if id in foreign]) if foreign else None
     return PackItem(
         row.name, row.source, tokens, reason != NO_ROOM, reason, 0.8, 0, origin or "assistant", MODEL_ONLY, ids
@@ -231,7 +244,7 @@ def _group(kind: str, reason: str, sizes: Mapping[str, int], foreign: Mapping[st
 def recalled_item(item: MemoryItem, tokens: int, *, fits: bool) -> PackItem:
     """An item that came back from swap because of a message that was found."""
     foreign = {item.id: item.origin} if is_foreign(item.origin) else {}
-    return _group(_PACK_KINDS[kind_of(item.type)], ASKED if fits else NO_ROOM, {item.id: tokens}, foreign)
+    return _group(_PACK_KINDS[kind_of(item.type)], ASKED if fits else NO_ROOM, (item.id,), tokens, foreign)
 
 
 def _all_in(memory: Tiers) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import NamedTuple, cast, overload
+from typing import NamedTuple, overload
 
 from ctxwrap.callers_list import values_of
 from ctxwrap.kinds import KINDS
@@ -170,13 +170,12 @@ class OlderMessages(Sequence[HistoryMessage]):
             spans, newest = ranges(self.numbers), max(self.numbers)
         else:  # numbers of the log grow, so there is no gap
             spans, newest = f"{first}-{last}" if first < last else str(last), last
-        if foreign or not self.are_plain:
+        if foreign or columns.others[start] < columns.others[end]:
             origin = origin_of_all(((kept.number, kept.message) for kept in self.logged), foreign)
         else:
             origin = "user" if columns.users[start] < columns.users[end] else "assistant"
-        return PackItem(
-            kind.name, kind.source, self.tokens, included, reason, 0.5, newest, origin, MODEL_ONLY, (spans,)
-        )
+        tokens = self._sums[end] - self._sums[start]
+        return PackItem(kind.name, kind.source, tokens, included, reason, 0.5, newest, origin, MODEL_ONLY, (spans,))
 
 
 Start = tuple[int, int, int]
@@ -204,7 +203,8 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     numbers = inputs.numbers or (0,) * len(messages)
     places = request.places or range(len(messages))
     roles = list(map(_ROLE, messages))
-    system, spoken = "", cast("Sequence[int]", range(len(messages)))
+    spoken: Sequence[int] = range(len(messages))
+    system = ""
     if "system" in roles:
         system = "\n".join([message.text for message in messages if message.role == "system"])
         spoken = [at for at, role in enumerate(roles) if role != "system"]

@@ -37,36 +37,51 @@ _SHAPES: dict[str, PackItem] = {
 """Items that are in most packs, by the names that events abbreviate them with."""
 
 _LOG = "messages.jsonl"
-_NAMES = {(shape.kind, shape.source, shape.included, shape.reason): name for name, shape in _SHAPES.items()}
-_COMPARED = {name: (shape.reason, shape.priority, shape.origin, shape.visibility) for name, shape in _SHAPES.items()}
-_ALIKE = {"retrieved": ("missed", "found")}
+_Shape = tuple[str, tuple[Any, ...]]
+"""A name, and what of an item is compared with its shape."""
+
+_COMPARED: dict[str, _Shape] = {
+    name: (name, (shape.reason, shape.priority, shape.origin, shape.visibility)) for name, shape in _SHAPES.items()
+}
+_NAMED = {(shape.kind, shape.source, shape.included, shape.reason): _COMPARED[name] for name, shape in _SHAPES.items()}
+_ALIKE = {("retrieved", _LOG): (_COMPARED["missed"], _COMPARED["found"])}
 """For kinds with many reasons, the shapes of items that are left out and of included ones."""
 
 
 def items_as_json(items: Iterable[PackItem]) -> list[Any]:
     """Items in the form of the log: abbreviated if they have a usual shape."""
-    return [_row(item) for item in items]
+    rows: list[Any] = []
+    for item in items:
+        kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
+        alike = _ALIKE.get((kind, source))
+        shape = alike[included] if alike else _NAMED.get((kind, source, included, reason))
+        if shape is None:
+            rows.append(item.as_json())
+            continue
+        name, usual = shape
+        row: list[Any] = [name, tokens, *refs]
+        newest = _newest_in(refs[0][-_LONGEST_SPAN:]) if source == _LOG and len(refs) == 1 else 0
+        if usual != (reason, priority, origin, visibility) or freshness != newest:
+            row.append(_unusual(item, usual, newest))
+        rows.append(row)
+    return rows
 
 
-def _row(item: PackItem) -> Any:
-    kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
-    is_alike = kind in _ALIKE and source == _LOG
-    name = _ALIKE[kind][included] if is_alike else _NAMES.get((kind, source, included, reason))
-    if name is None:
-        return item.as_json()
-    usual_reason, usual_priority, usual_origin, usual_visibility = _COMPARED[name]
+def _unusual(item: PackItem, usual: tuple[Any, ...], newest: int) -> Record:
+    """The fields of an item that differ from its shape."""
+    reason, priority, origin, visibility = usual
     unusual: Record = {}
-    if reason != usual_reason:
-        unusual["reason"] = reason
-    if priority != usual_priority:
-        unusual["priority"] = priority
-    if freshness != _freshness(source, refs):
-        unusual["freshness"] = freshness
-    if origin != usual_origin:
-        unusual["origin"] = origin
-    if visibility != usual_visibility:
-        unusual["visibility"] = visibility
-    return [name, tokens, *refs, unusual] if unusual else [name, tokens, *refs]
+    if item.reason != reason:
+        unusual["reason"] = item.reason
+    if item.priority != priority:
+        unusual["priority"] = item.priority
+    if item.freshness != newest:
+        unusual["freshness"] = item.freshness
+    if item.origin != origin:
+        unusual["origin"] = item.origin
+    if item.visibility != visibility:
+        unusual["visibility"] = item.visibility
+    return unusual
 
 
 def _freshness(source: str, refs: tuple[str, ...]) -> int:
@@ -139,7 +154,10 @@ _NOTHING = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", 
 
 
 def _reckoned(budget: Record) -> Record:
-    spent = sum([count for count in budget["spent"].values() if type(count) is int and count > 0])
+    spent = 0
+    for count in budget["spent"].values():
+        if type(count) is int and count > 0:
+            spent += count
     return {"effective": max(0, (count_in(budget, "limit") or 0) - (count_in(budget, "fixed") or 0)), "used": spent}
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.extent import ObjectEnd
 from ctxwrap.protocol.grammar import OWN_KEY
-from ctxwrap.protocol.instructions import DELTA_TEXT, PROTOCOL_TEXT
+from ctxwrap.protocol.instructions import DELTA_TEXT, PROTOCOL_TEXT, sanitise
 from ctxwrap.protocol.lookalikes import has_imitation, unescaped_forms
 from ctxwrap.protocol.repair.strict import strict_prefix
 
@@ -36,8 +36,10 @@ def nonce_of(runtime: Mapping[str, Any] | None) -> str:
 class ShownTexts:
     """The texts shown in a request, analysed once and on demand."""
 
-    def __init__(self, texts: Sequence[str] = (), block: str = "") -> None:
+    def __init__(self, texts: Sequence[str] = (), block: str = "", injected: Sequence[str] = ()) -> None:
         self._texts = texts
+        self._injected = injected
+        """Further texts, which the model sees in their neutral form."""
         self._block = block
         """The block on the newest message: the state, which a snapshot may repeat, and further texts."""
         self._shown: list[_ShownText] | None = None
@@ -50,7 +52,7 @@ class ShownTexts:
         if len(object_) <= _MIN_COPY:
             return False
         if self._shown is None:
-            self._shown = [_analysed(text) for text in self._texts if "{" in text]
+            self._shown = list(map(_analysed, self._having("{")))
         end, packed, keyed = _packed(object_[-_ENOUGH:]), "", list[_ShownText]()
         for shown in self._shown:
             if not shown.has_keys:
@@ -69,16 +71,25 @@ class ShownTexts:
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
-        return any(text in each for each in (*self._texts, self._block))
+        return any(text in each for each in (*self._having(""), self._block))
 
     @property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
         if self._has_lookalike is None:
-            may_have = [text for text in self._texts if "x" in text or "X" in text]  # as the separator has
+            may_have = {*self._having("x"), *self._having("X")}  # as the separator has
             found = _resembles_snapshot(self._block) or any(_analysed(text).has_lookalike for text in may_have)
             self._has_lookalike = found
         return self._has_lookalike
+
+    def _having(self, mark: str) -> list[str]:
+        """The texts with a mark."""
+        found = [text for text in self._texts if mark in text]
+        for text in self._injected:
+            if mark in text:
+                neutral = sanitise(text)
+                found += (text,) if neutral is text else (text, neutral)
+        return found
 
 
 class _ShownText:

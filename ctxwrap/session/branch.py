@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ctxwrap.memory.items import Origin, is_foreign, least_trusted, least_trusted_foreign
 from ctxwrap.stores.log_format import numbers_in, ranges
 from ctxwrap.tokens.message_columns import LoggedMessages, MessageColumns
-from ctxwrap.types import Content, LoggedMessage, Message, Record
+from ctxwrap.types import Body, Content, LoggedMessage, Message, Record
 
 Digest = str
 """The same for equal messages, however an SDK serialises them, in every process."""
@@ -31,16 +31,19 @@ class Alignment(NamedTuple):
 
 def digest(message: Message) -> Digest:
     """A digest of a message in canonical form. Plain text skips the JSON encoding."""
-    content = _plain(message.content)
+    content = message.content
+    content = content.strip() if isinstance(content, str) else _plain(content)
     if isinstance(content, str) and not message.tool_calls:
         digest_of = _kept_text_digest if len(content) <= _LONGEST_KEPT else _text_digest
         return digest_of(message.role, message.tool_call_id, content)
     calls = [(call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls]
-    return _hashed(_spelled((message.role, content, message.tool_call_id, *calls)))
+    said = _spelled((message.role, content, message.tool_call_id, *calls))
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).hexdigest()
 
 
 def _text_digest(role: str, tool_call_id: str, content: str) -> Digest:
-    return _hashed(f"{role}\n{tool_call_id!r}\n{content}")
+    said = f"{role}\n{tool_call_id!r}\n{content}"
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).hexdigest()
 
 
 _LONGEST_KEPT = 1024
@@ -50,16 +53,16 @@ _kept_text_digest = lru_cache(maxsize=1024)(_text_digest)
 """A message is compared with the log before it is written to it, and again whenever the caller sends it along."""
 
 
-def _hashed(said: str) -> Digest:
-    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+_DIGEST = 8
+"""Bytes of a digest."""
 
 
-def _plain(content: Content) -> Content:
-    """One form for a text and for a single text part; SDKs strip surrounding white space."""
+def _plain(content: list[Body]) -> Content:
+    """A single text part in the form of a text; SDKs strip surrounding white space."""
     match content:
         case [{"type": "text", "text": str(text), **others}] if not others:
             return text.strip()
-    return content.strip() if isinstance(content, str) else content
+    return content
 
 
 def _canonical(arguments: str) -> str:
@@ -122,7 +125,9 @@ def _end_of(known: Sequence[Digest], given: Sequence[Digest]) -> int:
 def _overlap(known: Sequence[Digest], given: Sequence[Digest]) -> int:
     """The length of the longest suffix of `known` that is a prefix of `given`."""
     shorter = min(len(known), len(given))
-    return _runs(given[:shorter], known[-shorter:])[-1] if shorter else 0
+    if not shorter or given[0] not in known[-shorter:]:
+        return 0
+    return _runs(given[:shorter], known[-shorter:])[-1]
 
 
 def _resumed(known: Sequence[Digest], given: Sequence[Digest], before: int) -> Alignment | None:

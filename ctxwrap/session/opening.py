@@ -1,6 +1,6 @@
 """The start of a turn: the caller's messages are aligned with the log, and the runtime fields are set."""
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import compress
 from operator import attrgetter
@@ -10,6 +10,7 @@ from ctxwrap.callers_list import values_of
 from ctxwrap.memory.decay import TierMove
 from ctxwrap.memory.epoch import known_epoch
 from ctxwrap.memory.items import MemoryItem, is_foreign
+from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, recall, recall_items
 from ctxwrap.memory.owned import owner_of
 from ctxwrap.memory.similarity import mentions, subjects
@@ -22,7 +23,17 @@ from ctxwrap.session.missing import questions_as_json, questions_shown
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
 from ctxwrap.stores.log_format import message_range
-from ctxwrap.types import ForeignOrigins, LoggedMessage, Message, Operation, Record, Request, SourcedText, TurnInputs
+from ctxwrap.types import (
+    NOTHING_FOREIGN,
+    ForeignOrigins,
+    LoggedMessage,
+    Message,
+    Operation,
+    Record,
+    Request,
+    SourcedText,
+    TurnInputs,
+)
 
 _ROLE = attrgetter("role")
 
@@ -46,17 +57,18 @@ def opening_of(
         is_spoken = [message.role != "system" for message in spoken]
         system = [message for message in spoken if message.role == "system"]
         spoken, given = list(compress(spoken, is_spoken)), list(compress(given, is_spoken))
+    branch = past.branch
     alignment = _aligned(past, spoken, given)
-    new, branches = spoken[alignment.new :], alignment.keep < len(past.branch)
+    new, branches = spoken[alignment.new :], alignment.keep < len(branch.digests)
     rounds = rounds_of(past, new)
     number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
-    recalled = _recalled(past, new, number)
+    recalled = _recalled(past, new, number) if past.memory.swap else ()
     state, moves = _state(past, recalled, number)
     changed_system = _changed_system(past, system) if system else ()
     first_message = past.sequence["messages"] + 1
     numbers = _numbers(past, alignment, len(spoken), first_message + len(changed_system))
     most = max(_PER_MESSAGE * budget_messages, _LEAST_HISTORY) if budget_messages else None
-    history = past.branch.history(len(past.branch) - alignment.before, most)
+    history = branch.history(len(branch.digests) - alignment.before, most)
     texts: dict[str, tuple[SourcedText, ...]] = {}
     for kind, read in TEXT_SOURCES.items():
         texts[kind] = tuple(read(past, log, inputs))
@@ -65,14 +77,14 @@ def opening_of(
         state=state,
         new=tuple(zip((*changed_system, *new), (*[number] * len(changed_system), *rounds), strict=True)),
         history=history,
-        parent=past.branch.id_of(alignment.keep) if branches else "",
+        parent=branch.id_of(alignment.keep) if branches else "",
         first_message=first_message,
         moves=tuple([move._asdict() for move in (*past.moves, *moves)]) if past.moves or moves else (),
         recalled=recalled,
         rules=rules,
         writer=log.writer,
         numbers=_with_system(request.messages, numbers) if system else tuple(numbers),
-        began=_began(past, alignment, numbers),
+        began=numbers[0] if numbers and numbers[0] else _began(past, alignment),
         system=_system_numbers(past, len(changed_system)) if system else (),
         epoch=past.epoch,
         before=past.prefix,
@@ -81,11 +93,7 @@ def opening_of(
         outputs=past.outputs,
         missing=past.missing,
         misses=past.compliance.in_a_row,
-        foreign=ForeignOrigins(
-            messages=_foreign_messages(past, history, numbers, first_message),
-            items=_foreign_items(past, state),
-            state=past.state_origin if is_foreign(past.state_origin) and _says_more(state) else "",
-        ),
+        foreign=_foreign_origins(past, history, numbers, first_message, state),
     )
 
 
@@ -108,6 +116,22 @@ TEXT_SOURCES: dict[str, Callable[[SessionState, Log, Inputs], Iterable[SourcedTe
 """The texts of a session, by kind of pack item."""
 
 
+def _foreign_origins(
+    past: SessionState,
+    history: Sequence[LoggedMessage],
+    numbers: Sequence[int],
+    first_message: int,
+    state: dict[str, Any],
+) -> ForeignOrigins:
+    memory, frozen = past.memory, known_epoch(past.epoch).places if past.epoch else {}
+    said = past.state_origin if is_foreign(past.state_origin) and _says_more(state) else ""
+    foreign = memory.foreign
+    if not said and not foreign and not past.origins.least and frozen.keys() <= memory.items.keys():
+        return NOTHING_FOREIGN
+    messages = _foreign_messages(past, history, numbers, first_message)
+    return ForeignOrigins(messages, _foreign_items(memory, foreign, frozen, state), said)
+
+
 def _foreign_messages(
     past: SessionState, history: Sequence[LoggedMessage], numbers: Sequence[int], first_message: int
 ) -> dict[int, str]:
@@ -120,13 +144,11 @@ def _foreign_messages(
     return {0: least, **{number: origin for number, origin in known if origin}}
 
 
-def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
-    """The foreign origins by item that may be shown; the epoch may hold items that memory no longer has."""
-    memory, frozen = past.memory, known_epoch(past.epoch).places if past.epoch else {}
+def _foreign_items(
+    memory: Memory, foreign: Mapping[str, str], frozen: Mapping[str, object], state: dict[str, Any]
+) -> dict[str, str]:
+    """The foreign origins by item that may be shown; `frozen`, the epoch, may hold items that memory no longer has."""
     gone = [id for id in frozen if id not in memory.items and id not in memory.swap]
-    foreign = memory.foreign
-    if not gone and not foreign:
-        return {}
     if foreign:
         shown = {item["id"] for items in state["memory"].values() for item in items} | frozen.keys()
         foreign = {id: origin for id, origin in foreign.items() if id in shown}
@@ -149,7 +171,8 @@ def rounds_of(past: SessionState, new: Sequence[Message]) -> list[int]:
 
 
 def _aligned(past: SessionState, spoken: Sequence[Message], given: Sequence[Digest]) -> Alignment:
-    branch, answered = past.branch, _last_answer(list(map(_ROLE, spoken)))
+    branch = past.branch
+    answered = _last_answer(list(map(_ROLE, spoken))) if len(spoken) >= _LEAST_ANSWERED else -1
     return align(branch.digests, given, answered=answered, began=branch.place_of(past.began), cut=branch.is_cut)
 
 
@@ -159,7 +182,7 @@ _LEAST_ANSWERED = 3
 
 def _last_answer(roles: Sequence[str]) -> int:
     """The position of the last model answer before the newest turn, or -1; a greeting or a prefill is not an answer."""
-    if len(roles) < _LEAST_ANSWERED or "user" not in roles:
+    if "user" not in roles:
         return -1
     asked, last = roles.index("user"), len(roles) - 1
     while roles[last] == "assistant":
@@ -167,15 +190,12 @@ def _last_answer(roles: Sequence[str]) -> int:
     return next((at for at in range(last - 1, asked, -1) if roles[at] == "assistant"), -1)
 
 
-def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> int:
-    """The number of the caller's first message; if that message was edited, the number of the original."""
-    first = numbers[0] if numbers else 0
-    return first or (past.began if alignment.before else 0)
+def _began(past: SessionState, alignment: Alignment) -> int:
+    """The number of the original of the caller's first message, which was edited; 0 if that is not known."""
+    return past.began if alignment.before else 0
 
 
 def _recalled(past: SessionState, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
-    if not past.memory.swap:
-        return ()
     said = "\n".join([message.text for message in new if message.role == "user"])
     return recall(past.memory, Circumstances(number, said=said))
 

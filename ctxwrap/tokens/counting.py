@@ -246,7 +246,10 @@ class Counter:
 
     def most_in(self, text: str) -> int:
         """The upper bound for the tokens of a text."""
-        return self.at_most(self.count(text)) if text else 0
+        if not text:
+            return 0
+        tokens = self.count(text)
+        return ceil(tokens * (1 + self.margin)) if self.margin else tokens
 
 
 @lru_cache(maxsize=1024)

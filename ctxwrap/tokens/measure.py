@@ -8,7 +8,7 @@ from unicodedata import category
 
 from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.tokens.counting import Counter, counter_for
-from ctxwrap.tokens.messages import message_tokens
+from ctxwrap.tokens.messages import PER_MESSAGE, message_tokens
 from ctxwrap.types import Body, LoggedMessage, Message
 
 CountTokens = Callable[[str], int]
@@ -50,6 +50,16 @@ class Measure:
         return self._counter.at_most(count(body, self._counter))
 
 
+def measure_for(model: str) -> Measure:
+    """The measure for a model; the same one, as long as its counter is the same."""
+    return _known_measure(model, counter_for(model))
+
+
+@lru_cache(maxsize=64)
+def _known_measure(model: str, counter: Counter) -> Measure:
+    return Measure(model)
+
+
 @lru_cache(maxsize=64)
 def _counting(counter: Counter, model: str) -> Callable[[Message], int]:
     return partial(_counted, counter, model)
@@ -57,10 +67,13 @@ def _counting(counter: Counter, model: str) -> Callable[[Message], int]:
 
 def _counted(counter: Counter, model: str, message: Message) -> int:
     """The tokens of a message; text counts in its neutral form, as it is sent."""
-    content = message.content
-    if isinstance(content, str) and (neutral := sanitise(content)) is not content:
-        message = message._replace(content=neutral)
-    return message_tokens(message, counter, model)
+    role, content, name, calls, *_ = message
+    if not isinstance(content, str):
+        return message_tokens(message, counter, model)
+    neutral = sanitise(content)
+    if name or calls or not content:
+        return message_tokens(message._replace(content=neutral), counter, model)
+    return PER_MESSAGE + counter.count(role) + counter.count(neutral)  # most messages
 
 
 Strategy = Literal["never", "start", "middle", "end"]

@@ -95,7 +95,7 @@ _HIDDEN_BYTES_PER_TOKEN = 6
 
 def message_tokens(message: Message, counter: Counter, model: str = "") -> int:
     """The tokens of a message of the log; `model` decides the tokens of images."""
-    content = ContentCounter(counter, model)
+    content = content_counter(counter, model)
     tokens = PER_MESSAGE + counter.count(message.role) + content.tokens(message.content)
     if message.name:
         tokens += PER_NAME + counter.count(message.name)
@@ -128,7 +128,7 @@ class ContentCounter:
 
     def message(self, message: Any) -> int:
         """The tokens of a message with `role` and `content`."""
-        if not isinstance(message, Mapping):
+        if not isinstance(message, (dict, Mapping)):  # a dict is recognised without a look at `Mapping`
             return PER_MESSAGE + self.tokens(message)
         role, content = message.get("role"), message.get("content")
         if isinstance(role, str) and isinstance(content, str) and role and content:

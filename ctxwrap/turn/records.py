@@ -16,7 +16,7 @@ from ctxwrap.session.abi import legal_name
 from ctxwrap.session.branch import digest
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import as_record, truncate_for_log
-from ctxwrap.tokens.measure import Measure
+from ctxwrap.tokens.measure import measure_for
 from ctxwrap.types import (
     Body,
     Message,
@@ -166,7 +166,7 @@ class TurnRecords(NamedTuple):
 
     def message(self, message: Message, redactor: TurnRedactor | None, **control: Any) -> Record:
         """A message as the log keeps it, with its number of tokens."""
-        measure = Measure(self.request.model)
+        measure = measure_for(self.request.model)
         if redactor is None:
             return as_record(message, tokens={measure.name: measure.counted(message)}, **control)
         redacted = redactor.message(message)
@@ -197,7 +197,7 @@ class TurnRecords(NamedTuple):
         return [self.message(message, redactor, round=self.inputs.runtime.round, parent=parent, **control)]
 
     def start(
-        self, pack: Pack | None, body: Body, stored: Mapping[str, Record], redactor: TurnRedactor, origin: Origin
+        self, pack: Pack | None, body: Body, stored: Mapping[str, Record], redactor: TurnRedactor | None, origin: Origin
     ) -> list[Record]:
         """The events that begin the turn: its pack, and what changed in memory since the last turn."""
         inputs = self.inputs
@@ -213,7 +213,7 @@ class TurnRecords(NamedTuple):
             "origin": _written_from(origin),
             **self._pack_fields(pack, body, stored),
         }
-        if self.settings.redaction is not None:
+        if redactor is not None:
             start |= redactor.evidence()
         start["ctx"] = control = {"writer": inputs.writer}
         if inputs.owners:

@@ -20,7 +20,6 @@ from ctxwrap.turn.records import TurnRedactor, redactor_for
 from ctxwrap.types import (
     USABLE,
     Body,
-    Injection,
     Message,
     ParsedReply,
     Record,
@@ -190,12 +189,12 @@ class SentRequest(NamedTuple):
 
 def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     """The texts of a request as the caller wrote them and, where that differs, as the model sees them."""
-    added = pack.injection if pack else Injection("", "")
-    own = filter(None, (added.protocol, added.background, added.standing))
-    texts: list[str] = [*map(_TEXT, added.history), *own]
-    changed = [shown for text in texts if (shown := sanitise(text)) is not text]
-    said = chain.from_iterable(values_of(request.messages, _shown_forms))
-    return ShownTexts([*said, *texts, *changed], added.block)
+    said = [*chain.from_iterable(values_of(request.messages, _shown_forms))]
+    if pack is None:
+        return ShownTexts(said)
+    added = pack.injection
+    own = (*map(_TEXT, added.history), added.protocol, added.background, added.standing)
+    return ShownTexts(said, added.block, own)
 
 
 _TEXT = attrgetter("text")

@@ -14,7 +14,7 @@ The driver (`sync`, `async_`) does the provider's I/O, `lifecycle` that of the s
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from ctxwrap.memory.items import Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.memory.memory import Memory, merge_capabilities, write_once_violations
@@ -37,7 +37,6 @@ from ctxwrap.turn.reply_reader import ReplyReader, SentRequest, shown_texts
 from ctxwrap.types import (
     USABLE,
     Body,
-    Message,
     Operation,
     ParsedReply,
     Record,
@@ -55,44 +54,6 @@ if TYPE_CHECKING:
 
 Records = tuple[list[Record], list[Record]]
 """Messages and events for the log."""
-
-
-class _Asked(NamedTuple):
-    """What the caller asked for, not redacted."""
-
-    mode: Mode
-    body: Body
-    new: tuple[tuple[Message, int], ...]
-    """The messages that the log does not have yet, each with its round."""
-
-
-class _PackInputs(NamedTuple):
-    """What the pack is built from, redacted."""
-
-    request: PackRequest
-    inputs: TurnInputs
-    sources: PackSources
-    settings: Settings
-
-    @property
-    def has_texts(self) -> bool:
-        """Whether a pack may lack something that it should have: a text or a file."""
-        return self.sources.files is not None or any(self.inputs.texts.values())
-
-    def build(self) -> Pack:
-        return pack(self.request, self.inputs, self.sources, self.settings)
-
-    def build_smaller(self, before: Pack, sent: Body, rejection: TooLong) -> Pack:
-        """A pack within what the provider takes. It keeps the epoch and reuses what was retrieved.
-
-        If the provider counts the reply's limit in, that limit is not raised for the trailer.
-        """
-        reply = self.request.adapter.reply_limit(self.request.body if rejection.reply else sent) or 0
-        limit = limit_after_rejection(rejection, before.budget["fixed"] + before.budget["used"], reply)
-        retrieve = (lambda *_: before.found) if self.sources.retrieve else None
-        smaller = pack(self.request, self.inputs, self.sources._replace(retrieve=retrieve), self.settings, limit)
-        reserve = 0 if rejection.reply else smaller.injection.reserve
-        return smaller._replace(epoch=before.epoch, injection=smaller.injection._replace(reserve=reserve))
 
 
 @dataclass(slots=True)
@@ -129,20 +90,23 @@ class Turn:
         self.mode, reason = settled_mode(mode, request)
         self._adapter = adapter
         self._settings = settings
-        self._asked = _Asked(mode, body, inputs.new)
-        self._redactor = redactor = TurnRedactor(settings.redaction)
+        self._mode_asked, self._body_asked, self._new = mode, body, inputs.new
+        """What the caller asked for, not redacted; the new messages are those that the log does not have yet."""
+        self._redactor: TurnRedactor | None = None
         self._request, self._inputs, sources, plain = request, inputs, sources or PackSources(), body
         if settings.redaction is not None:
+            self._redactor = redactor = TurnRedactor(settings.redaction)
             self._request = TurnRedactor(settings.redaction).request(request)
             plain = redactor.body(body, adapter.field_names)
             self._inputs = redactor.inputs(inputs)
             if inputs.owners:  # their names and ids are no text to redact
                 self._inputs = self._inputs._replace(owners=inputs.owners)
             sources = redactor.sources(sources)
-        pack_request = PackRequest(key, adapter, plain, self._request, self.mode)
-        self._pack_inputs = _PackInputs(pack_request, self._inputs, sources, settings)
+        self._sources = sources
+        self._pack_request = given = PackRequest(key, adapter, plain, self._request, self.mode)
         self._records = TurnRecords(id, key, adapter.name, self.mode, self._request, self._inputs, settings)
-        self._sent = self._request_with(None if self.mode == "disabled" else self._pack_inputs.build())
+        packed = None if self.mode == "disabled" else pack(given, self._inputs, sources, settings)
+        self._sent = self._request_with(packed)
         self.reader = ReplyReader(adapter, body, self._sent, self.mode, self._inputs, settings)
         self._outcome = _Outcome(reason, self._inputs.missing, self._inputs.missing)
 
@@ -178,7 +142,7 @@ class Turn:
     @property
     def rewrites(self) -> bool:
         """Whether the request to send differs from the caller's."""
-        return self.body is not self._asked.body
+        return self.body is not self._body_asked
 
     @property
     def texts(self) -> Mapping[str, str]:
@@ -191,7 +155,7 @@ class Turn:
         events = records.start(sent.pack, sent.body, stored or {}, self._redactor, self._origin)
         events += self._missing_in_pack(self._inputs.missing)
         events += records.tool_results()
-        return records.asked(self._asked.new), records.redacted(events)
+        return records.asked(self._new), records.redacted(events)
 
     def shrink(self, rejection: TooLong) -> bool:
         """Make `body` smaller, since the provider rejected it; return False, and change nothing, if that is impossible.
@@ -201,7 +165,7 @@ class Turn:
         before = self._sent.pack
         if self.observes or self._sent.attempt > 1 or before is None:
             return False
-        smaller = self._pack_inputs.build_smaller(before, self.body, rejection)
+        smaller = self._smaller_pack(before, rejection)
         sent = self._request_with(smaller, attempt=2)
         asks_for_less = (self._adapter.reply_limit(sent.body) or 0) < (self._adapter.reply_limit(self.body) or 0)
         if smaller.budget["used"] >= before.budget["used"] and not asks_for_less:
@@ -210,6 +174,19 @@ class Turn:
         self.reader.use(sent)
         return True
 
+    def _smaller_pack(self, before: Pack, rejection: TooLong) -> Pack:
+        """A pack within what the provider takes. It keeps the epoch and reuses what was retrieved.
+
+        If the provider counts the reply's limit in, that limit is not raised for the trailer.
+        """
+        given, sources = self._pack_request, self._sources
+        reply = self._adapter.reply_limit(given.body if rejection.reply else self.body) or 0
+        limit = limit_after_rejection(rejection, before.budget["fixed"] + before.budget["used"], reply)
+        retrieve = (lambda *_: before.found) if sources.retrieve else None
+        smaller = pack(given, self._inputs, sources._replace(retrieve=retrieve), self._settings, limit)
+        reserve = 0 if rejection.reply else smaller.injection.reserve
+        return smaller._replace(epoch=before.epoch, injection=smaller.injection._replace(reserve=reserve))
+
     def repacked_records(self, stored: Mapping[str, Record] | None = None) -> Records:
         """The events that say what was sent after `shrink`."""
         assert self._sent.pack is not None, "only a request with a pack shrinks"
@@ -217,9 +194,9 @@ class Turn:
         return [], self._records.redacted([*events, *self._missing_in_pack(self._outcome.missing_when_sent)])
 
     def _request_with(self, pack: Pack | None, attempt: int = 1) -> SentRequest:
-        plain = self._pack_inputs.request.body
-        if self._asked.mode == "disabled" or self.mode == "shadow":
-            body = self._asked.body
+        plain = self._pack_request.body
+        if self._mode_asked == "disabled" or self.mode == "shadow":
+            body = self._body_asked
         else:
             body = sendable(self._adapter.inject(plain, pack.injection)) if pack else plain
         state = pack.state if pack else self._inputs.state
@@ -228,7 +205,8 @@ class Turn:
     def _missing_in_pack(self, known: missing.MissingItems) -> list[Record]:
         """The events for what the pack lacks and `known` does not list, and for what it has again."""
         pack = self._sent.pack
-        if pack is None or not (known or self._pack_inputs.has_texts):
+        may_lack = known or self._sources.files is not None or any(self._inputs.texts.values())
+        if pack is None or not may_lack:
             return []
         events = missing.pack_events(known, pack.items, pack.report, self._records.ids(self._sent.attempt))
         if events:
@@ -410,7 +388,7 @@ class Turn:
             report=Report(
                 status=self.status,
                 reason=self._outcome.reason,
-                mode_asked=self._asked.mode,
+                mode_asked=self._mode_asked,
                 error=self.reader.error,
                 sha256=injection.body_hash(self.body),
                 reading=reading.status if reading else "missing",

@@ -12,7 +12,7 @@ import ctxwrap
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.evidence import Evidence as Exported
 from ctxwrap.export.evidence import envelope_of, faults_in
-from ctxwrap.kinds import KINDS, EvidenceMapping, PackKind, Share, is_file
+from ctxwrap.kinds import KINDS, NO_SHARE, EvidenceMapping, PackKind, Share, is_file
 from ctxwrap.pack.receipt import items_in
 from ctxwrap.protocol.instructions import blocks_in, boundary_of
 from ctxwrap.session.opening import TEXT_SOURCES
@@ -180,7 +180,7 @@ def test_new_kind_of_offer_is_a_row(chat: Chat, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_share_of_the_settings_is_of_a_kind() -> None:
-    named = {row.share.name for row in KINDS.values() if row.share}
+    named = {row.share.name for row in KINDS.values() if row.share is not NO_SHARE}
     assert {field.name for field in fields(ctxwrap.Shares)} == named
 
 
