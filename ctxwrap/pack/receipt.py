@@ -45,28 +45,28 @@ _ALIKE = {"retrieved": ("missed", "found")}
 
 def items_as_json(items: Iterable[PackItem]) -> list[Any]:
     """Items in the form of the log: abbreviated if they have a usual shape."""
-    return [_row(item) for item in items]
-
-
-def _row(item: PackItem) -> Any:
-    kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
-    is_alike = kind in _ALIKE and source == _LOG
-    name = _ALIKE[kind][included] if is_alike else _NAMES.get((kind, source, included, reason))
-    if name is None:
-        return item.as_json()
-    usual_reason, usual_priority, usual_origin, usual_visibility = _COMPARED[name]
-    unusual: Record = {}
-    if reason != usual_reason:
-        unusual["reason"] = reason
-    if priority != usual_priority:
-        unusual["priority"] = priority
-    if freshness != _freshness(source, refs):
-        unusual["freshness"] = freshness
-    if origin != usual_origin:
-        unusual["origin"] = origin
-    if visibility != usual_visibility:
-        unusual["visibility"] = visibility
-    return [name, tokens, *refs, unusual] if unusual else [name, tokens, *refs]
+    rows: list[Any] = []
+    for item in items:
+        kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = item
+        is_alike = kind in _ALIKE and source == _LOG
+        name = _ALIKE[kind][included] if is_alike else _NAMES.get((kind, source, included, reason))
+        if name is None:
+            rows.append(item.as_json())
+            continue
+        usual_reason, usual_priority, usual_origin, usual_visibility = _COMPARED[name]
+        unusual: Record = {}
+        if reason != usual_reason:
+            unusual["reason"] = reason
+        if priority != usual_priority:
+            unusual["priority"] = priority
+        if freshness != _freshness(source, refs):
+            unusual["freshness"] = freshness
+        if origin != usual_origin:
+            unusual["origin"] = origin
+        if visibility != usual_visibility:
+            unusual["visibility"] = visibility
+        rows.append([name, tokens, *refs, unusual] if unusual else [name, tokens, *refs])
+    return rows
 
 
 def _freshness(source: str, refs: tuple[str, ...]) -> int:

@@ -151,7 +151,8 @@ class FeatureMatrix:
         """How many candidates there are, and up to which slot; what follows has no words, and is no candidate."""
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
-        self._properties: dict[int, list[tuple[float, str]]] = {}
+        self._counted: tuple[float, ...] = ()
+        """What each property counts, once they are scored."""
         self.names = [*(("speaker",) if self._names_one() else ()), *_TERM_FEATURES]
         self.names += [*(("month", "day") if self._dates else ()), *(("meaning", "meaning around") if vectors else ())]
         self.values = np.empty((len(self.names), self.scan.width))
@@ -200,16 +201,12 @@ class FeatureMatrix:
 
     def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
         """Return what the properties count for each slot."""
-        counted = tuple([weights[name] if name in self.asked else 0.0 for name in PROPERTIES])
-        return self.scan.by_marks(_scores_of_marks(counted), counted)
+        self._counted = tuple([weights[name] if name in self.asked else 0.0 for name in PROPERTIES])
+        return self.scan.by_marks(_scores_of_marks(self._counted), self._counted)
 
-    def properties_of(self, slot: int, weights: Mapping[str, float]) -> list[tuple[float, str]]:
-        """Return what the properties of a passage count, less than zero if they raise its score, and their names."""
-        marks = self.scan.layout.marks.item(slot)
-        if (known := self._properties.get(marks)) is None:
-            having = [name for name in self.asked if marks & PROPERTIES[name] == PROPERTIES[name]]
-            known = self._properties[marks] = [(-weights[name], name) for name in having]
-        return known
+    def properties_of(self, slot: int) -> tuple[tuple[float, str], ...]:
+        """Return what the properties of a passage that raise its score count, less than zero, and their names."""
+        return _raising(self.scan.layout.marks.item(slot), self._counted)
 
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
@@ -288,6 +285,13 @@ def _scores_of_marks(weights: tuple[float, ...]) -> FeatureColumn:
     """Return what each combination of marks counts, given the weights of the properties."""
     scores: FeatureColumn = _HAS.dot(weights)
     return scores
+
+
+@lru_cache(maxsize=1024)
+def _raising(marks: int, weights: tuple[float, ...]) -> tuple[tuple[float, str], ...]:
+    """Return the properties that marks have and that raise a score, each after its weight, less than zero."""
+    weighed = zip(PROPERTIES.items(), weights, strict=True)
+    return tuple([(-weight, name) for (name, mark), weight in weighed if marks & mark == mark and weight > 0])
 
 
 def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:

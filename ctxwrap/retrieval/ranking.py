@@ -165,9 +165,9 @@ class Ranking:
         return [numbers[place] for place in self._layout.places[self._ranked[:count]].tolist()]
 
     def _hits_at(self, ranked: Ints) -> list[RankedPassage]:
-        numbers, parts = self._evidence.index.numbers, self._evidence.index.parts
-        rows = zip(self._layout.places[ranked].tolist(), self._scores[ranked].tolist(), strict=True)
-        return [_ranked_passage((place, numbers[place], parts[place], score)) for place, score in rows]
+        index, places, scores = self._evidence.index, self._layout.places[ranked].tolist(), self._scores[ranked]
+        numbers, parts = map(index.numbers.__getitem__, places), map(index.parts.__getitem__, places)
+        return [*map(_ranked_passage, zip(places, numbers, parts, scores.tolist(), strict=True))]
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
@@ -221,15 +221,15 @@ class Ranking:
 
     def reasons(self, hits: Sequence[RankedPassage]) -> list[tuple[str, ...]]:
         """Return for each hit the features that contribute most, in descending order."""
-        slots = self._layout.slots[[hit.place for hit in hits]] if hits else self._layout.slots[:0]
+        names, slots, counted, hop = self._names, self._layout.slots, self._counted, self._hop
         found = []
-        for slot, counts in zip(slots.tolist(), self._counted[:, slots].T.tolist(), strict=True):
-            counted = [*zip(map(neg, counts), self._names, strict=True)]
-            counted += self._evidence.properties_of(slot, self._weights)
-            if self._hop is not None:
-                counted.append((-self._hop.item(slot), "hop"))
-            counted.sort()
-            found.append(tuple([name for value, name in counted[:3] if value < 0]))
+        for place, _, _, _ in hits:
+            slot = slots.item(place)
+            most = [*zip(map(neg, counted[:, slot].tolist()), names, strict=True), *self._evidence.properties_of(slot)]
+            if hop is not None:
+                most.append((-hop.item(slot), "hop"))
+            most.sort()
+            found.append(tuple([name for value, name in most[:3] if value < 0]))
         return found
 
 
