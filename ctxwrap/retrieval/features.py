@@ -168,8 +168,9 @@ class FeatureMatrix:
     def _add_words(self, words: list[str], wanted: Container[str]) -> None:
         """Add the terms of the query's words, or of the rarest if there are many."""
         lookup, entries, row = self.lookup, self.entries, 0
-        for word in words if len(words) <= _MAX_TERMS else lookup.rarest(words[:_MAX_CONSIDERED], _MAX_TERMS):
-            own, forms = lookup.find(word)
+        if len(words) > _MAX_TERMS:
+            words = lookup.rarest(words[:_MAX_CONSIDERED], _MAX_TERMS)
+        for word, (own, forms) in zip(words, lookup.find(words), strict=True):
             meant = lookup.meant_by(word, wanted) if word in lookup.meant else None
             if own:
                 entries.append((own, row, own.rarity, OWN))
@@ -263,12 +264,12 @@ _KEY = ("numbers", "parts")
 
 def is_specific(index: Index, text: str, end: int | None = None) -> bool:
     """Whether a term or date of `text` distinguishes passages before `end`; what nearly all of them have does not."""
-    lookup = lookup_in(index, end)
-    for word in dict.fromkeys(search_terms(text[:MAX_READ])):
-        own, forms = lookup.find(word)
-        having = [term.having for term in ([own] if own else forms)]
-        if having and min(having) <= lookup.common:
-            return True
+    lookup, words = lookup_in(index, end), [*dict.fromkeys(search_terms(text[:MAX_READ]))]
+    for first in range(0, len(words), _MAX_TERMS):
+        for own, forms in lookup.find(words[first : first + _MAX_TERMS]):
+            having = own.having if own else min([form.having for form in forms], default=inf)
+            if having <= lookup.common:
+                return True
     return bool(dates_in(text, _DAY))
 
 

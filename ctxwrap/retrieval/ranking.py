@@ -7,7 +7,7 @@ passages that share rare words with the best ones are raised (`follow`).
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from operator import neg
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -127,11 +127,11 @@ class Ranking:
         self._end = len(index) if end is None else end
         self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2, self._end), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
-        weights, self._margin = weights_for(index, self._end)
+        weights, self._margin = _weights_at(self._evidence.lookup.average_length)
         self._weights = weights
         self._counted = self._evidence.values
         """What each feature that is no property counts for the score of each slot."""
-        self._counted *= np.array([weights[name] for name in self._names])[:, np.newaxis]
+        self._counted *= _weight_column(self._evidence.lookup.average_length, tuple(self._names))
         self._scores = self._evidence.score_properties(weights) + np.add.reduce(self._counted, 0)
         self._evidence.pair(self._scores)
         self._hop: FeatureColumn | None = None
@@ -242,7 +242,17 @@ def hits_for(index: Index, budget: int, end: int | None = None) -> int:
 
 def weights_for(index: Index, end: int | None = None) -> tuple[dict[str, float], float]:
     """Interpolate the weights, and the margin of relevant hits, by average passage length."""
-    average = index.average_length(len(index) if end is None else end)
+    return _weights_at(index.average_length(len(index) if end is None else end))
+
+
+@lru_cache(maxsize=64)
+def _weights_at(average: float) -> tuple[dict[str, float], float]:
     long = min(1.0, max(0.0, (average - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)))
     weights = {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()} if long else WEIGHTS
     return weights, (1 - long) * _SHORT_MARGIN + long * _LONG_MARGIN
+
+
+@lru_cache(maxsize=64)
+def _weight_column(average: float, names: tuple[str, ...]) -> FeatureColumn:
+    weights, _ = _weights_at(average)
+    return np.array([[weights[name]] for name in names])

@@ -249,7 +249,8 @@ class _Filling:
     def result(self) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
         missed = [(hit, (why,)) for _, _, hit, why in sorted(self.missed.values(), reverse=True)[:_MAX_MISSED]]
         chosen = sorted(self.taken.values(), key=_BY_SCORE, reverse=True)
-        reasons, lines, passages = self.ranking.reasons(chosen), self.lines, list[Passage]()
+        reasons, lines = self.ranking.reasons(chosen), self.lines
+        passages: list[Passage] = []
         for (place, number, part, score), why in [*zip(chosen, reasons, strict=True), *missed]:
             passage, heading, speaker, _ = lines[place]
             passages.append(_passage((number, part, passage, heading, speaker, score, why, "")))
