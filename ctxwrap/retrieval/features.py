@@ -167,13 +167,13 @@ class FeatureMatrix:
 
     def _add_words(self, words: list[str], wanted: Container[str]) -> None:
         """Add the terms of the query's words, or of the rarest if there are many."""
-        lookup, entries, row = self.lookup, self.entries, 0
+        lookup, entries, meanings, row = self.lookup, self.entries, self.lookup.meant, 0
         if len(words) > _MAX_TERMS:
             words = lookup.rarest(words[:_MAX_CONSIDERED], _MAX_TERMS)
         for word, (own, forms) in zip(words, lookup.find(words), strict=True):
-            meant = lookup.meant_by(word, wanted) if word in lookup.meant else None
+            meant = lookup.meant_by(word, wanted) if word in meanings else None
             if own:
-                entries.append((own, row, own.rarity, OWN))
+                entries.append((own, row, own[2], OWN))
             if forms:
                 # together, forms are as common as a word is
                 cap = _FORM_CAP * (own.rarity if own else lookup.rarity(sum([form.having for form in forms])))
@@ -217,8 +217,8 @@ class FeatureMatrix:
         by_word = weights[REACH:-REACH].reshape(self._words, width)
         if self.seen < width:
             by_word[:, self.seen :] = 0.0
-        words[:] = np.add.reduce(by_word, 0)
-        around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
+        np.add.reduce(by_word, 0, np.float32, words)
+        np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0, np.float32, around)
         around *= self.scan.by_marks(_IS_PASSAGE, "is passage")
         around[self.seen :] = 0.0
         _scale(words)
@@ -307,7 +307,7 @@ def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
 
 
 def _scale(row: FeatureColumn) -> None:
-    row /= row[row.argmax()] or 1.0
+    row /= row.item(row.argmax()) or 1.0
 
 
 def _rank(scores: FeatureColumn, steps: FeatureColumn, ranks: FeatureColumn) -> None:

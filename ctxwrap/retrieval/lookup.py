@@ -191,12 +191,18 @@ class Lookup:
 
     def find(self, words: Sequence[str]) -> list[tuple[Term | None, list[Term]]]:
         """Return the term of each word, if it occurs, and related terms: other forms, compounds and their parts."""
-        known, newest, starting, ending, full = self._found, self._newest, self._starting, self._ending, self._full
+        known, starting, ending, full = self._found, self._starting, self._ending, self._full
         new = [word for word in words if word not in known]
-        for word, own in zip(new, self._terms(new), strict=True):
-            related, alike = _NO_TERMS, newest.get(word[:PREFIX])
-            has_others = full or (alike and (len(alike) > 1 or alike[0] != word))
-            if has_others or word[:_LEAST_START] in starting or word[-PREFIX:] in ending or len(word) >= LONG_WORD:
+        families = map(self._newest.get, [word[:PREFIX] for word in new])
+        for word, own, alike in zip(new, self._terms(new), families, strict=True):
+            related = _NO_TERMS
+            if (
+                full
+                or len(word) >= LONG_WORD
+                or word[:_LEAST_START] in starting
+                or word[-PREFIX:] in ending
+                or (alike and alike != [word])
+            ):
                 related = self.known(self._related_to(word))
             known[word] = own, related
         return [*map(known.__getitem__, words)]
@@ -212,15 +218,24 @@ class Lookup:
 
     def rare(self, words: Sequence[str], most: float, count: int) -> list[Term]:
         """Return the rarest of the words that are in more than one and at most so many passages."""
+        if not self._full:  # most words of a passage are in no other
+            words = [word for word in words if (last := self._last(word)) and len(last[0]) > 1]
         return sorted([term for term in self._terms(words) if term and 1 < term.having <= most], key=_RAREST)[:count]
 
     def _terms(self, words: Sequence[str]) -> list[Term | None]:
         """Return the term of each word, if it occurs."""
         whole, end = self.count + 1, self._open
+        if not self._full:
+            return [
+                _made_term((word, having, log(whole / (having + 0.5)), None, last))
+                if last and (having := bisect_left(last[0], end))
+                else None
+                for word, last in zip(words, map(self._last, words), strict=True)
+            ]
         found: list[Term | None] = []
         for word, last in zip(words, map(self._last, words), strict=True):
-            having, full = bisect_left(last[0], end) if last else 0, None
-            if self._full and (full := self._family(word[:PREFIX]).get(word)):
+            having, full = bisect_left(last[0], end) if last else 0, self._family(word[:PREFIX]).get(word)
+            if full:
                 having += full.having if end >= 0 else full.before(self.count)
             found.append(_made_term((word, having, log(whole / (having + 0.5)), full, last)) if having else None)
         return found
