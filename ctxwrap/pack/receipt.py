@@ -58,44 +58,30 @@ def items_as_json(items: Iterable[PackItem]) -> list[Any]:
         if shape is None:
             rows.append(item.as_json())
             continue
-        name, usual = shape
-        row: list[Any] = [name, tokens, *refs]
-        newest = _newest_in(refs[0][-_LONGEST_SPAN:]) if source == _LOG and len(refs) == 1 else 0
-        if usual != (reason, priority, origin, visibility) or freshness != newest:
-            row.append(_unusual(item, usual, newest))
-        rows.append(row)
+        name, (usual_reason, usual_priority, usual_origin, usual_visibility) = shape
+        unusual: Record = {}
+        if reason != usual_reason:
+            unusual["reason"] = reason
+        if priority != usual_priority:
+            unusual["priority"] = priority
+        if freshness != (_freshness(refs[0][-_LONGEST:]) if source == _LOG and len(refs) == 1 else 0):
+            unusual["freshness"] = freshness
+        if origin != usual_origin:
+            unusual["origin"] = origin
+        if visibility != usual_visibility:
+            unusual["visibility"] = visibility
+        rows.append([name, tokens, *refs, unusual] if unusual else [name, tokens, *refs])
     return rows
 
 
-def _unusual(item: PackItem, usual: tuple[Any, ...], newest: int) -> Record:
-    """The fields of an item that differ from its shape."""
-    reason, priority, origin, visibility = usual
-    unusual: Record = {}
-    if item.reason != reason:
-        unusual["reason"] = item.reason
-    if item.priority != priority:
-        unusual["priority"] = item.priority
-    if item.freshness != newest:
-        unusual["freshness"] = item.freshness
-    if item.origin != origin:
-        unusual["origin"] = item.origin
-    if item.visibility != visibility:
-        unusual["visibility"] = item.visibility
-    return unusual
-
-
-def _freshness(source: str, refs: tuple[str, ...]) -> int:
-    """The number of the newest message that refs such as `115-118` or `106.0` name; 0 if they name none."""
-    return _newest_in(refs[0][-_LONGEST_SPAN:]) if source == _LOG and len(refs) == 1 else 0
-
-
 @lru_cache(maxsize=4096)
-def _newest_in(ref: str) -> int:
+def _freshness(ref: str) -> int:
+    """The number of the newest message that a ref such as `115-118` or `106.0` names; 0 if it names none."""
     last = ref.rpartition(",")[2].rpartition("-")[2].partition(".")[0]
     return int(last) if last.isdecimal() and last.isascii() and len(last) <= _DIGITS else 0
 
 
-_LONGEST_SPAN = 64
+_LONGEST = 64
 _DIGITS = 15
 
 
@@ -108,7 +94,8 @@ def _read(row: list[Any]) -> PackItem:
     name, tokens, *refs = row
     unusual = refs.pop() if refs and isinstance(refs[-1], dict) else {}
     shape, named = _SHAPES[name], tuple(map(str, refs))
-    item = shape._replace(tokens=tokens, refs=named, freshness=_freshness(shape.source, named))
+    freshness = _freshness(named[0][-_LONGEST:]) if shape.source == _LOG and len(named) == 1 else 0
+    item = shape._replace(tokens=tokens, refs=named, freshness=freshness)
     return item._replace(**_known(unusual)) if unusual else item
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from ctxwrap.kinds import KINDS, PackKind, is_file, seen_by
@@ -156,23 +157,24 @@ def speaker_lines(passages: Iterable[Passage], form: int = LINES) -> list[str]:
     """Passages as the model sees them: one line of JSON each, which no text inside can end."""
     lines: list[str] = []
     last = ""
-    for _, _, text, heading, speaker, *_ in passages:
+    for _, _, text, heading, speaker, _, _, _ in passages:
         if form < _NEWEST_FIRST:
             lines.append(encode_escaped({"when": heading, "by": speaker, "said": text}))
-        else:
-            lines.append(_line(text, f"{heading} {speaker}" if form < LINES or heading != last else speaker))
-            last = heading
+            continue
+        named = f"{heading} {speaker}" if form < LINES or heading != last else speaker
+        lines.append(f"{{{_encoded(named)}:{_encoded(text)}}}")
+        last = heading
     return lines
-
-
-def _line(text: str, speaker: str) -> str:
-    return f"{{{_encoded(speaker)}:{_encoded(text)}}}"
 
 
 @lru_cache(maxsize=1024)
 def _encoded(text: str) -> str:
     """Passages are often found again, and a line is made once to be counted and once to be sent."""
     return encode_escaped(text)
+
+
+_pack_item: Callable[[tuple[Any, ...]], PackItem] = partial(tuple.__new__, PackItem)
+"""Like `_make`, without a call in Python for each passage."""
 
 
 def fit_passages(
@@ -185,41 +187,33 @@ def fit_passages(
     chosen: list[Passage] = []
     items: list[PackItem] = []
     headings: set[str] = set()
-    usual = _RETRIEVED.reason
+    kind, source, usual = _RETRIEVED.name, _RETRIEVED.source, _RETRIEVED.reason
     for each in found:
         number, part, text, heading, speaker, _, reasons, origin = each
-        tokens = size(_line(text, speaker if heading in headings else f"{heading} {speaker}")) + 1
-        reason = _why_not(tokens, limit, seen)
+        named = speaker if heading in headings else f"{heading} {speaker}"
+        tokens = size(f"{{{_encoded(named)}:{_encoded(text)}}}") + 1
+        why_not = _why_not(tokens, limit, seen)
         if tokens <= limit:
             limit -= tokens
             headings.add(heading)
-        if is_chosen := not reason:
+        if not why_not:
             chosen.append(each)
-            reason = f"{usual} by {', '.join(reasons)}" if reasons else usual
-        items.append(_passage_item(number, part, tokens, is_chosen, reason, origin or speaker, seen))
+        reason = why_not or (f"{usual} by {', '.join(reasons)}" if reasons else usual)
+        refs = (f"{number}.{part}",)
+        row = (kind, source, tokens, not why_not, reason, 0.5, number, origin or speaker, seen, refs)
+        items.append(_pack_item(row))
     return chosen, items
 
 
 def missed_passages(missed: Iterable[Passage], seen: tuple[Target, ...]) -> list[PackItem]:
     """The passages that were found and left out, with an estimate of their tokens."""
     items: list[PackItem] = []
+    kind, source = _RETRIEVED.name, _RETRIEVED.source
     for number, part, text, heading, speaker, _, reasons, origin in missed:
-        tokens = estimate_tokens(_line(text, f"{heading} {speaker}")) + 1
-        reason = ", ".join(reasons) or _LESS_RELEVANT
-        items.append(_passage_item(number, part, tokens, False, reason, origin or speaker, seen))
+        tokens = estimate_tokens(f"{{{_encoded(f'{heading} {speaker}')}:{_encoded(text)}}}") + 1
+        reason, refs = ", ".join(reasons) or _LESS_RELEVANT, (f"{number}.{part}",)
+        items.append(_pack_item((kind, source, tokens, False, reason, 0.5, number, origin or speaker, seen, refs)))
     return items
-
-
-_KIND_AND_SOURCE = _RETRIEVED.name, _RETRIEVED.source
-_pack_item: Callable[[tuple[Any, ...]], PackItem] = partial(tuple.__new__, PackItem)
-"""Like `_make`, without a call in Python for each passage."""
-
-
-def _passage_item(
-    number: int, part: int, tokens: int, included: bool, reason: str, origin: str, seen: tuple[Target, ...]
-) -> PackItem:
-    refs = (f"{number}.{part}",)
-    return _pack_item((*_KIND_AND_SOURCE, tokens, included, reason, 0.5, number, origin, seen, refs))
 
 
 def newest_first(passages: Iterable[Passage]) -> list[Passage]:
@@ -227,4 +221,7 @@ def newest_first(passages: Iterable[Passage]) -> list[Passage]:
 
     Parts of one message stay in order.
     """
-    return sorted(passages, key=lambda each: (-each.number, each.part))
+    return sorted(sorted(passages, key=_BY_PART), key=_BY_NUMBER, reverse=True)
+
+
+_BY_NUMBER, _BY_PART = itemgetter(0), itemgetter(1)

@@ -151,7 +151,8 @@ class FeatureMatrix:
         """How many candidates there are, and up to which slot; what follows has no words, and is no candidate."""
         self.asked = {"question", "answers", "opens", "gap", *_asked_for(text)}
         """The properties that count."""
-        self._properties: dict[int, list[tuple[float, str]]] = {}
+        self._counted: tuple[float, ...] = ()
+        """What each property counts, once they are scored."""
         self.names = [*(("speaker",) if self._names_one() else ()), *_TERM_FEATURES]
         self.names += [*(("month", "day") if self._dates else ()), *(("meaning", "meaning around") if vectors else ())]
         self.values = np.empty((len(self.names), self.scan.width))
@@ -166,12 +167,13 @@ class FeatureMatrix:
 
     def _add_words(self, words: list[str], wanted: Container[str]) -> None:
         """Add the terms of the query's words, or of the rarest if there are many."""
-        lookup, entries, row = self.lookup, self.entries, 0
-        for word in words if len(words) <= _MAX_TERMS else lookup.rarest(words[:_MAX_CONSIDERED], _MAX_TERMS):
-            own, forms = lookup.find(word)
-            meant = lookup.meant_by(word, wanted) if word in lookup.meant else None
+        lookup, entries, meanings, row = self.lookup, self.entries, self.lookup.meant, 0
+        if len(words) > _MAX_TERMS:
+            words = lookup.rarest(words[:_MAX_CONSIDERED], _MAX_TERMS)
+        for word, (own, forms) in zip(words, lookup.find(words), strict=True):
+            meant = lookup.meant_by(word, wanted) if word in meanings else None
             if own:
-                entries.append((own, row, own.rarity, OWN))
+                entries.append((own, row, own[2], OWN))
             if forms:
                 # together, forms are as common as a word is
                 cap = _FORM_CAP * (own.rarity if own else lookup.rarity(sum([form.having for form in forms])))
@@ -200,16 +202,12 @@ class FeatureMatrix:
 
     def score_properties(self, weights: Mapping[str, float]) -> FeatureColumn:
         """Return what the properties count for each slot."""
-        counted = tuple([weights[name] if name in self.asked else 0.0 for name in PROPERTIES])
-        return self.scan.by_marks(_scores_of_marks(counted), counted)
+        self._counted = tuple([weights[name] if name in self.asked else 0.0 for name in PROPERTIES])
+        return self.scan.by_marks(_scores_of_marks(self._counted), self._counted)
 
-    def properties_of(self, slot: int, weights: Mapping[str, float]) -> list[tuple[float, str]]:
-        """Return what the properties of a passage count, less than zero if they raise its score, and their names."""
-        marks = self.scan.layout.marks.item(slot)
-        if (known := self._properties.get(marks)) is None:
-            having = [name for name in self.asked if marks & PROPERTIES[name] == PROPERTIES[name]]
-            known = self._properties[marks] = [(-weights[name], name) for name in having]
-        return known
+    def properties_of(self, slot: int) -> tuple[tuple[float, str], ...]:
+        """Return what the properties of a passage that raise its score count, less than zero, and their names."""
+        return _raising(self.scan.layout.marks.item(slot), self._counted)
 
     def _add_term_features(self) -> None:
         """Add the query's terms, in the passage and in its neighbours."""
@@ -219,8 +217,8 @@ class FeatureMatrix:
         by_word = weights[REACH:-REACH].reshape(self._words, width)
         if self.seen < width:
             by_word[:, self.seen :] = 0.0
-        words[:] = np.add.reduce(by_word, 0)
-        around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
+        np.add.reduce(by_word, 0, np.float32, words)
+        np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0, np.float32, around)
         around *= self.scan.by_marks(_IS_PASSAGE, "is passage")
         around[self.seen :] = 0.0
         _scale(words)
@@ -266,12 +264,12 @@ _KEY = ("numbers", "parts")
 
 def is_specific(index: Index, text: str, end: int | None = None) -> bool:
     """Whether a term or date of `text` distinguishes passages before `end`; what nearly all of them have does not."""
-    lookup = lookup_in(index, end)
-    for word in dict.fromkeys(search_terms(text[:MAX_READ])):
-        own, forms = lookup.find(word)
-        having = [term.having for term in ([own] if own else forms)]
-        if having and min(having) <= lookup.common:
-            return True
+    lookup, words = lookup_in(index, end), [*dict.fromkeys(search_terms(text[:MAX_READ]))]
+    for first in range(0, len(words), _MAX_TERMS):
+        for own, forms in lookup.find(words[first : first + _MAX_TERMS]):
+            having = own.having if own else min([form.having for form in forms], default=inf)
+            if having <= lookup.common:
+                return True
     return bool(dates_in(text, _DAY))
 
 
@@ -290,6 +288,13 @@ def _scores_of_marks(weights: tuple[float, ...]) -> FeatureColumn:
     return scores
 
 
+@lru_cache(maxsize=1024)
+def _raising(marks: int, weights: tuple[float, ...]) -> tuple[tuple[float, str], ...]:
+    """Return the properties that marks have and that raise a score, each after its weight, less than zero."""
+    weighed = zip(PROPERTIES.items(), weights, strict=True)
+    return tuple([(-weight, name) for (name, mark), weight in weighed if marks & mark == mark and weight > 0])
+
+
 def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
     """Return the maximum of each slot and its neighbours, less with distance; as many empty slots are at both ends."""
     width = len(rows) - 2 * REACH
@@ -302,7 +307,7 @@ def _spread_maximum(rows: FeatureColumn) -> FeatureColumn:
 
 
 def _scale(row: FeatureColumn) -> None:
-    row /= row[row.argmax()] or 1.0
+    row /= row.item(row.argmax()) or 1.0
 
 
 def _rank(scores: FeatureColumn, steps: FeatureColumn, ranks: FeatureColumn) -> None:

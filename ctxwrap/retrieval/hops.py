@@ -7,6 +7,7 @@ import numpy as np
 
 from ctxwrap.retrieval.features import FeatureMatrix
 from ctxwrap.retrieval.layout import Ints
+from ctxwrap.retrieval.lookup import Term
 from ctxwrap.retrieval.scan import FeatureColumn
 from ctxwrap.retrieval.terms import search_terms
 
@@ -26,20 +27,22 @@ def second_hop(
 ) -> FeatureColumn | None:
     """Return the column for the best hits, given their slots, scores and texts; None if no word leads on."""
     lookup = evidence.lookup
-    followed: dict[str, float] = {}
+    followed: dict[str, tuple[float, str, Term]] = {}
     most = max(_LEAST_HAVING, _MAX_SHARE * lookup.count)
     for score, text in zip(scores, texts, strict=True):
         if score < scores[0] - _FAR:
             break
         counts = exp((score - scores[0]) / _SCALE)
-        for having, word in lookup.rare(set(search_terms(text or "")) - evidence.known_words, most)[:_MAX_TERMS]:
-            followed.setdefault(word, -counts * lookup.rarity(having))
+        for term in lookup.rare([*set(search_terms(text or "")) - evidence.known_words], most, _MAX_TERMS):
+            if term.term not in followed:
+                followed[term.term] = -counts * term.rarity, term.term, term
     if not followed:
         return None
-    terms = lookup.known([word for _, word in sorted(zip(followed.values(), followed, strict=True))[:_MAX_TERMS]])
-    slots, weights = evidence.scan.postings(terms, [-followed[term.term] * term.rarity for term in terms])
+    rows = sorted(followed.values())[:_MAX_TERMS]
+    terms, weights = [term for _, _, term in rows], [-weight * term.rarity for weight, _, term in rows]
+    slots, found = evidence.scan.postings(terms, weights)
     column = np.zeros(evidence.scan.width, np.float32)
-    np.maximum.at(column, slots, weights)
+    np.maximum.at(column, slots, found)
     column[best] = column[evidence.seen :] = 0.0
     highest = column[column.argmax()]
     return column / highest if highest > 0 else None

@@ -42,8 +42,8 @@ class Index:
         self.lengths, self.features, self.speaker_ids = array("B"), array("H"), array("B")
         self.names: list[tuple[str, str]] = []
         """Speakers as role and name; `speaker_ids` holds positions in this list."""
-        self._speaker_totals: list[list[int]] = []
-        """Total length and number of passages per speaker."""
+        self._answered = [0, 0]
+        """Total length and number of a model's passages."""
         self.groups: list[str] = []
         self.group_starts = array("I")
         self.words = 0
@@ -136,16 +136,13 @@ class Index:
     @property
     def answers_at_length(self) -> bool:
         """Whether a model writes long answers here, as opposed to people chatting."""
-        words = count = 0
-        for (role, _), (length, parts) in zip(self.names, self._speaker_totals, strict=True):
-            if role == "assistant":
-                words, count = words + length, count + parts
-        return count * 5 >= len(self) and words >= _LONG_PASSAGE * count > 0
+        words, count = self._answered
+        return count * 5 >= len(self.numbers) and words >= _LONG_PASSAGE * count > 0
 
     def average_length(self, end: int) -> float:
         """Return the average length of the passages before a place, rounded: what depends on it is kept longer."""
         words = self.words - sum(self.lengths[end:])
-        return round(_ROUNDED * words / min(end, len(self))) / _ROUNDED if words else 0.0
+        return round(_ROUNDED * words / min(end, len(self.lengths))) / _ROUNDED if words else 0.0
 
     def group_of(self, place: int) -> int:
         return bisect_right(self.group_starts, place) - 1
@@ -203,12 +200,12 @@ class Index:
                 role, name = "", ""
             if (role, name) not in self.names:
                 self.names.append((role, name))
-                self._speaker_totals.append([0, 0])
         return self.names.index((role, name))
 
     def _note_length(self, voice: int, words: int, count: int = 1) -> None:
-        self._speaker_totals[voice][0] += words
-        self._speaker_totals[voice][1] += count
+        if self.names[voice][0] == "assistant":
+            self._answered[0] += words
+            self._answered[1] += count
 
     def _enter_group(self, group: str, place: int) -> None:
         if not self.groups or self.groups[-1] != group:

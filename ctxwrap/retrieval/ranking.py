@@ -7,7 +7,7 @@ passages that share rare words with the best ones are raised (`follow`).
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 from operator import neg
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -127,11 +127,11 @@ class Ranking:
         self._end = len(index) if end is None else end
         self._evidence, self._limit = FeatureMatrix(index, text, vectors, now, limit // 2, self._end), limit
         self._layout, self._names = self._evidence.scan.layout, self._evidence.names
-        weights, self._margin = weights_for(index, self._end)
+        weights, self._margin = _weights_at(self._evidence.lookup.average_length)
         self._weights = weights
         self._counted = self._evidence.values
         """What each feature that is no property counts for the score of each slot."""
-        self._counted *= np.array([weights[name] for name in self._names])[:, np.newaxis]
+        self._counted *= _weight_column(self._evidence.lookup.average_length, tuple(self._names))
         self._scores = self._evidence.score_properties(weights) + np.add.reduce(self._counted, 0)
         self._evidence.pair(self._scores)
         self._hop: FeatureColumn | None = None
@@ -165,9 +165,9 @@ class Ranking:
         return [numbers[place] for place in self._layout.places[self._ranked[:count]].tolist()]
 
     def _hits_at(self, ranked: Ints) -> list[RankedPassage]:
-        numbers, parts = self._evidence.index.numbers, self._evidence.index.parts
-        rows = zip(self._layout.places[ranked].tolist(), self._scores[ranked].tolist(), strict=True)
-        return [_ranked_passage((place, numbers[place], parts[place], score)) for place, score in rows]
+        index, places, scores = self._evidence.index, self._layout.places[ranked].tolist(), self._scores[ranked]
+        numbers, parts = map(index.numbers.__getitem__, places), map(index.parts.__getitem__, places)
+        return [*map(_ranked_passage, zip(places, numbers, parts, scores.tolist(), strict=True))]
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
@@ -221,15 +221,15 @@ class Ranking:
 
     def reasons(self, hits: Sequence[RankedPassage]) -> list[tuple[str, ...]]:
         """Return for each hit the features that contribute most, in descending order."""
-        slots = self._layout.slots[[hit.place for hit in hits]] if hits else self._layout.slots[:0]
+        names, slots, counted, hop = self._names, self._layout.slots, self._counted, self._hop
         found = []
-        for slot, counts in zip(slots.tolist(), self._counted[:, slots].T.tolist(), strict=True):
-            counted = [*zip(map(neg, counts), self._names, strict=True)]
-            counted += self._evidence.properties_of(slot, self._weights)
-            if self._hop is not None:
-                counted.append((-self._hop.item(slot), "hop"))
-            counted.sort()
-            found.append(tuple([name for value, name in counted[:3] if value < 0]))
+        for place, _, _, _ in hits:
+            slot = slots.item(place)
+            most = [*zip(map(neg, counted[:, slot].tolist()), names, strict=True), *self._evidence.properties_of(slot)]
+            if hop is not None:
+                most.append((-hop.item(slot), "hop"))
+            most.sort()
+            found.append(tuple([name for value, name in most[:3] if value < 0]))
         return found
 
 
@@ -242,7 +242,17 @@ def hits_for(index: Index, budget: int, end: int | None = None) -> int:
 
 def weights_for(index: Index, end: int | None = None) -> tuple[dict[str, float], float]:
     """Interpolate the weights, and the margin of relevant hits, by average passage length."""
-    average = index.average_length(len(index) if end is None else end)
+    return _weights_at(index.average_length(len(index) if end is None else end))
+
+
+@lru_cache(maxsize=64)
+def _weights_at(average: float) -> tuple[dict[str, float], float]:
     long = min(1.0, max(0.0, (average - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)))
     weights = {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()} if long else WEIGHTS
     return weights, (1 - long) * _SHORT_MARGIN + long * _LONG_MARGIN
+
+
+@lru_cache(maxsize=64)
+def _weight_column(average: float, names: tuple[str, ...]) -> FeatureColumn:
+    weights, _ = _weights_at(average)
+    return np.array([[weights[name]] for name in names])

@@ -90,8 +90,10 @@ class CandidateScan:
         runs, sizes, places, counts = self.lookup.postings(terms, self._edges)
         slots = self.layout.slots[places]
         found: FeatureColumn = np.array([*weights] * runs, np.float32).repeat(sizes)
-        counts = counts.astype(np.float32)
-        found *= counts / (counts + self._norms[slots])
+        counts, norms = counts.astype(np.float32), self._norms[slots]
+        norms += counts
+        counts /= norms
+        found *= counts
         rows = [slots, found, *[np.array([*column] * runs).repeat(sizes) for column in columns]]
         if self._edges is None:
             return rows
@@ -109,14 +111,14 @@ class CandidateScan:
         in_order = sorted(entries, key=itemgetter(2))  # what is assigned last stays
         terms, rows, rarities, kinds = zip(*in_order, strict=True)
         starts = [row * width + REACH for row in rows]
-        slots, found, at, *kind = self.postings(terms, rarities, starts, *((kinds,) if MEANT in kinds else ()))
+        own = ([kind != MEANT for kind in kinds],) if MEANT in kinds else ()
+        slots, found, at, *said = self.postings(terms, rarities, starts, *own)
         at += slots
         weights[at] = found
-        said = kind[0] != MEANT if kind else slice(None)
         if FORM not in kinds:
-            return weights, np.bincount(slots[said], minlength=width)
+            return weights, np.bincount(slots, said[0] if said else None, width)
         has = np.zeros(len(weights), np.float32)  # of several forms of a word, one counts
-        has[at[said]] = 1.0
+        has[at[said[0]] if said else at] = 1.0
         return weights, np.add.reduce(has[REACH:-REACH].reshape(words, width), 0)
 
 

@@ -2,10 +2,9 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from operator import attrgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxwrap.language.patterns import Runs, lazy_pattern
@@ -148,69 +147,62 @@ def _budget_shares(index: Index, hits: Sequence["RankedPassage"]) -> list[tuple[
     return [(standing, STANDING_SHARE), (user, 1 - STANDING_SHARE - ANSWER_SHARE), (answers, ANSWER_SHARE), (hits, 1.0)]
 
 
-@dataclass(slots=True)
 class _Filling:
-    lines: Lines
-    ranking: "Ranking"
-    taken: dict[int, "RankedPassage"] = field(default_factory=dict)
-    missed: dict[int, tuple[float, int, "RankedPassage", str]] = field(default_factory=dict)
-    """By place, what is compared first to tell the best, and why it was missed."""
-    used: int = 0
-    misfits: int = 0
-    headings: set[str] = field(default_factory=set)
-    said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
-    words: set[str] = field(default_factory=set)
-    """All words of the best of what was taken."""
+    def __init__(self, lines: Lines, ranking: "Ranking") -> None:
+        self.lines, self.ranking = lines, ranking
+        self.taken: dict[int, RankedPassage] = {}
+        self.missed: dict[int, tuple[float, int, RankedPassage, str]] = {}
+        """By place, what is compared first to tell the best, and why it was missed."""
+        self.used = 0
+        self.headings: set[str] = set()
+        self.said: dict[str, list[frozenset[str]]] = {}
+        """The words of what was taken, by the first and the last of them in the alphabet."""
+        self.words: set[str] = set()
+        """All words of the best of what was taken."""
 
     def fill(self, hits: Iterable["RankedPassage"], budget: int, share: int) -> None:
         """Take hits that fit, best first, up to a share of the budget; one that adds no word counts less."""
-        limit, self.misfits = min(budget, self.used + share), 0
+        lines, taken, missed, said, headings = self.lines, self.taken, self.missed, self.said, self.headings
+        limit, misfits, rest = min(budget, self.used + share), 0, iter(hits)
         later: deque[RankedPassage] = deque()
-        for hit in hits:
-            while later and later[0].score - _NOTHING_NEW >= hit.score:
-                if not self._try(later.popleft(), limit):
-                    return
-            if not self._try(hit, limit, later):
+        following = next(rest, None)
+        while following or later:
+            if is_later := bool(later) and (not following or later[0].score - _NOTHING_NEW >= following.score):
+                hit = later.popleft()
+            else:
+                assert following is not None
+                hit, following = following, next(rest, None)
+            place, room = hit[0], limit - self.used
+            if place in taken:
+                continue
+            if room < _MIN_TOKENS or misfits >= _MAX_MISFITS:
+                self._miss(hit, "no room was left")
+                if len(missed) < _MAX_MISSED:
+                    continue
                 return
-        for hit in later:
-            if not self._try(hit, limit):
-                return
+            passage, heading, _, tokens = lines[place]
+            if not passage:
+                continue
+            if tokens <= room:
+                terms, ends = _words_in(passage)
+                if not is_later and len(terms) >= _MANY_WORDS and terms <= self.words:
+                    later.append(hit)
+                    continue
+                if heading and heading not in headings:
+                    tokens += lines.count(_rendered(heading))
+            if tokens > room:
+                misfits += 1
+                self._miss(hit, "it did not fit")
+            elif not said.keys().isdisjoint(ends) and self._is_repeated(terms, ends):
+                self._miss(hit, "nearly the same is there")
+            else:
+                missed.pop(place, None)
+                headings.add(heading)
+                taken[place] = hit
+                self.used += tokens
+                self._note_words(terms, ends)
 
-    def _try(self, hit: "RankedPassage", limit: int, later: "deque[RankedPassage] | None" = None) -> bool:
-        """Take a hit if it fits, or put it off if it adds no word; return False if there is enough of all."""
-        place, room = hit[0], limit - self.used
-        if place in self.taken:
-            return True
-        if room < _MIN_TOKENS or self.misfits >= _MAX_MISFITS:
-            self._miss(hit, "no room was left")
-            return len(self.missed) < _MAX_MISSED
-        passage, heading, _, more = self.lines[place]
-        if not passage:
-            return True
-        if more <= room:
-            terms, ends = _words_in(passage)
-            if later is not None and len(terms) >= _MANY_WORDS and terms <= self.words:
-                later.append(hit)
-                return True
-            if heading and heading not in self.headings:
-                more += self.lines.count(_rendered(heading))
-        if more > room:
-            self.misfits += 1
-            self._miss(hit, "it did not fit")
-        elif self._is_repeated(terms, ends):
-            self._miss(hit, "nearly the same is there")
-        else:
-            self._take(hit, heading, more, terms, ends)
-        return True
-
-    def _take(
-        self, hit: "RankedPassage", heading: str, tokens: int, terms: frozenset[str], ends: Iterable[str]
-    ) -> None:
-        place = hit[0]
-        self.missed.pop(place, None)
-        self.headings.add(heading)
-        self.taken[place] = hit
-        self.used += tokens
+    def _note_words(self, terms: frozenset[str], ends: Iterable[str]) -> None:
         if len(self.taken) <= _BEST_LINES:
             self.words |= terms
         for end in ends:
@@ -255,20 +247,18 @@ class _Filling:
         return "".join(parts)
 
     def result(self) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-        missed = sorted(self.missed.values(), reverse=True)[:_MAX_MISSED]
+        missed = [(hit, (why,)) for _, _, hit, why in sorted(self.missed.values(), reverse=True)[:_MAX_MISSED]]
         chosen = sorted(self.taken.values(), key=_BY_SCORE, reverse=True)
-        return (
-            tuple(map(self._packed, chosen, self.ranking.reasons(chosen))),
-            tuple([self._packed(hit, (why,)) for _, _, hit, why in missed]),
-        )
-
-    def _packed(self, hit: "RankedPassage", reasons: tuple[str, ...]) -> Passage:
-        place, number, part, score = hit
-        passage, heading, speaker, _ = self.lines[place]
-        return _passage((number, part, passage, heading, speaker, score, reasons, ""))
+        reasons, lines = self.ranking.reasons(chosen), self.lines
+        passages: list[Passage] = []
+        for (place, number, part, score), why in [*zip(chosen, reasons, strict=True), *missed]:
+            passage, heading, speaker, _ = lines[place]
+            passages.append(_passage((number, part, passage, heading, speaker, score, why, "")))
+        return tuple(passages[: len(chosen)]), tuple(passages[len(chosen) :])
 
 
-_BY_SCORE = attrgetter("score", "place")
+_BY_SCORE = itemgetter(3, 0)
+"""The score, then the place."""
 
 
 @lru_cache(maxsize=512)
