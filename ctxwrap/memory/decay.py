@@ -64,7 +64,7 @@ def fading_of(item: MemoryItem, rules: MemoryRules) -> Fading:
 
 def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     """Return the item's decay in a round; the item must be advanced to that round."""
-    return fading_of(item, rules).at(round)
+    return item.decay if round <= item.anchor else fading_of(item, rules).at(round)
 
 
 def demotion_point(item: MemoryItem, rules: MemoryRules) -> float | None:
