@@ -412,7 +412,7 @@ def _remembered(turn: int) -> list[Record]:
     content = f"In round {turn} the user was content with how the answer was put, and wants it shorter next time."
     item = MemoryItem(
         id=f"note-{turn}", type="preference", content=content, tags=("style",), tier=tier, decay=0.2,  # type: ignore[arg-type]
-        anchor=turn, first=turn, last=turn,
+        anchor=turn, first=turn, last=turn, since=turn, importance=0.2,
     )  # fmt: skip
     return [{"kind": "add", "id": item.id, "tier": tier, "item": item.as_json()}]
 

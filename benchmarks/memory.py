@@ -18,7 +18,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,18 +59,19 @@ def some_item(number: int, draw: random.Random) -> MemoryItem:
     """An item that is in memory in round START, of any tier, age and number of touches."""
     while True:
         last = draw.randint(0, START)
-        item = MemoryItem(
-            id=f"fact-{number}",
-            type="fact",
-            content=content(draw),
-            tags=("fact", draw.choice(WORDS)),
-            tier=draw.choice(TIERS),
-            decay=draw.random() * 0.7,
-            anchor=last,
-            first=draw.randint(0, last),
-            last=last,
-            touches=1 + draw.random() ** 3 * 20,
-        )
+        fields = {
+            "id": f"fact-{number}",
+            "type": "fact",
+            "content": content(draw),
+            "tags": ("fact", draw.choice(WORDS)),
+            "tier": draw.choice(TIERS),
+            "decay": draw.random() * 0.7,
+            "anchor": last,
+            "first": draw.randint(0, last),
+            "last": last,
+            "touches": 1 + draw.random() ** 3 * 20,
+        }
+        item = MemoryItem.from_json(fields)
         if (demotion_point(item, RULES) or 0) > START:
             return item
 
@@ -94,7 +94,7 @@ class Subject:
         """Bring items in swap back, with low decay."""
         memory, now = self.memory, self.memory.round
         fresh = [
-            replace(item, tier=self.draw.choice(TIERS), decay=self.draw.random() / 2, anchor=now, last=now)
+            item._replace(tier=self.draw.choice(TIERS), decay=self.draw.random() / 2, anchor=now, last=now)
             for item in memory.swap.values()
         ]
         memory.apply([Operation("update", item.id, item.tier, item.as_json()) for item in fresh], now)

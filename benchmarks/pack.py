@@ -140,6 +140,8 @@ def _events(turn: int, at: str) -> list[Record]:
         anchor=turn,
         first=turn,
         last=turn,
+        since=turn,
+        importance=0.1,
     )
     change = {"kind": "add", "id": item.id, "tier": item.tier, "item": item.as_json()}
     return [

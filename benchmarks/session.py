@@ -48,6 +48,8 @@ def remembered(turn: int) -> MemoryItem:
         anchor=turn,
         first=turn,
         last=turn,
+        since=turn,
+        importance=0.1,
     )
 
 

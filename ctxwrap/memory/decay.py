@@ -67,7 +67,9 @@ def fading_of(item: MemoryItem, rules: MemoryRules) -> Fading:
 
 def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     """Return the item's decay in a round; the item must be advanced to that round."""
-    return item.decay if item.pinned else _faded(item.decay, round - item.anchor, half_life(item, rules))
+    if item.pinned or round <= item.anchor:
+        return item.decay
+    return _faded(item.decay, round - item.anchor, half_life(item, rules))
 
 
 def demotion_point(item: MemoryItem, rules: MemoryRules) -> float | None:
@@ -90,7 +92,7 @@ def advance(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryIte
         threshold = getattr(rules.thresholds, item.tier)
         reason = f"decay passed {threshold:g}" if decay >= threshold - _TINY else "not used for long"
         moves += (TierMove(item.id, item.tier, below, ceil(point), reason),)
-        item = item.changed(tier=below, decay=decay, anchor=point, since=point, faded_from=_tier_before(item))
+        item = item._replace(tier=below, decay=decay, anchor=point, since=point, faded_from=_tier_before(item))
     return item, moves
 
 
@@ -122,21 +124,21 @@ def set_decay(item: MemoryItem, round: int, decay: float) -> MemoryItem:
     anchor = max(last, item.anchor)
     known = item.mentions if round <= item.last else None
     mentions = known and known._replace(decay=decay, anchor=anchor)
-    return item.changed(decay=decay, anchor=anchor, last=last, mentions=mentions)
+    return item._replace(decay=decay, anchor=anchor, last=last, mentions=mentions)
 
 
 def move_to_swap(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """Move the item to swap for a reason other than decay, such as capacity."""
     decay, anchor = decay_at(item, round, rules), max(round, item.anchor)
-    return item.changed(tier="swap", decay=decay, anchor=anchor, faded_from=_tier_before(item))
+    return item._replace(tier="swap", decay=decay, anchor=anchor, faded_from=_tier_before(item))
 
 
 def rehydrate(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """Bring the item back from swap to the tier it had, after a lookup, which is not a touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
     anchor, tier = max(round, item.anchor), item.faded_from or "ephemeral"
-    back = item.changed(tier=tier, decay=decay, anchor=anchor, since=anchor)
-    return back.changed(faded_from="", successor="", mentions=None)
+    back = item._replace(tier=tier, decay=decay, anchor=anchor, since=anchor)
+    return back._replace(faded_from="", successor="", mentions=None)
 
 
 def _tier_before(item: MemoryItem) -> Tier | Literal[""]:
@@ -147,7 +149,7 @@ def _tier_before(item: MemoryItem) -> Tier | Literal[""]:
 def _with_mentions(item: MemoryItem, last: int, mentions: Mentions, rules: MemoryRules) -> MemoryItem:
     touches = mentions.touches + (mentions.evidence if mentions.spoken else 0)
     tier = _promote(mentions.tier, touches, mentions.ceiling, rules)
-    return item.changed(
+    return item._replace(
         tier=tier,
         since=max(item.since, mentions.anchor) if mentions.spoken or tier != item.tier else item.since,
         decay=mentions.decay * (1 - mentions.evidence),

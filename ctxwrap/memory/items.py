@@ -1,11 +1,10 @@
 """Memory items: their location, kind, origin and trust."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Set
 from functools import lru_cache
 from math import log2
-from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.types import Message, Request, TurnInputs
@@ -38,8 +37,7 @@ class Mentions(NamedTuple):
     """Whether the user spoke of the item; only that counts as a touch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryItem:
+class MemoryItem(NamedTuple):
     """A memory item as of its last touch or move."""
 
     id: str
@@ -55,12 +53,12 @@ class MemoryItem:
     """The round of the first touch."""
     last: int
     """The round of the last touch."""
+    since: float
+    """The round in which it entered its tier, or was last spoken of or changed."""
+    importance: float
+    """The decay it was first given."""
     touches: float = 1.0
     """How often the user spoke of it, including the first time."""
-    since: float = -1.0
-    """The round in which it entered its tier, or was last spoken of or changed; `anchor` if unknown."""
-    importance: float = -1.0
-    """The decay it was first given; the present decay if unknown."""
     pinned: bool = False
     """Whether the operator keeps it: no decay, no removal."""
     faded_from: Tier | Literal[""] = ""
@@ -71,20 +69,10 @@ class MemoryItem:
     """The least trusted source it was made from."""
     source: str = ""
     """Where it was said, such as `messages:12-18`."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = MappingProxyType({})
     """Further fields that the model wrote."""
     mentions: Mentions | None = None
     """The mentions in round `last`."""
-
-    def __post_init__(self) -> None:
-        if self.since < 0:
-            object.__setattr__(self, "since", self.anchor)
-        if self.importance < 0:
-            object.__setattr__(self, "importance", self.decay)
-
-    def changed(self, **changes: Any) -> "MemoryItem":
-        """Return the item with other values, like `dataclasses.replace`, which looks at each field of a class anew."""
-        return MemoryItem(**{**dict(zip(_NAMES, _values(self), strict=True)), **changes})
 
     def shown(self, decay: float) -> dict[str, Any]:
         """Return the item as the model sees it, with its present `decay`."""
@@ -117,9 +105,12 @@ class MemoryItem:
             data["since"] = self.since
         if self.importance != self.decay:
             data["importance"] = self.importance
-        for name in _SELDOM_SET:
-            if value := getattr(self, name):
-                data[name] = value
+        if self.pinned:
+            data["pinned"] = self.pinned
+        if self.faded_from:
+            data["faded_from"] = self.faded_from
+        if self.successor:
+            data["successor"] = self.successor
         if self.origin != "assistant":
             data["origin"] = self.origin
         if self.source:
@@ -133,12 +124,8 @@ class MemoryItem:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemoryItem":
         mentions = Mentions(*data["mentions"]) if "mentions" in data else None
-        return cls(**{**data, "tags": tuple(data["tags"]), "mentions": mentions})
-
-
-_NAMES = tuple(each.name for each in fields(MemoryItem))
-_values: Callable[[MemoryItem], tuple[Any, ...]] = attrgetter(*_NAMES)
-_SELDOM_SET = ("pinned", "faded_from", "successor")
+        unsaid = {"since": data["anchor"], "importance": data["decay"]}
+        return cls(**{**unsaid, **data, "tags": tuple(data["tags"]), "mentions": mentions})
 
 
 ItemKind = Literal["fact", "decision", "todo", "ref"]

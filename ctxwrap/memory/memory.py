@@ -248,7 +248,7 @@ class Memory:
         elif operation.kind == "drop":
             item = self.items.get(operation.id)
             if item is not None:
-                self._put(move_to_swap(item, self.round, self.rules).changed(successor=operation.successor))
+                self._put(move_to_swap(item, self.round, self.rules)._replace(successor=operation.successor))
         elif operation.item is not None:
             self._put(MemoryItem.from_json(operation.item))
 

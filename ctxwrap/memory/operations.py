@@ -291,12 +291,12 @@ class _Comparison:
             self._done.add(twin.id)
             self._taken.add(twin.id)
             self._unread[twin.id] = item.content
-            reworded = item.changed(id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
+            reworded = item._replace(id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
             yield self._put("update", reworded, "the model says it in its own words")
         elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
             self._done.add(twin.id)
             back = rehydrate(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
-            back = self._reinforce(back.changed(tier=self._allowed(item.tier, self._least_trusted(twin))))
+            back = self._reinforce(back._replace(tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
             if self._now.evolves and (slot := self._slot(back.content)):
                 yield from self._drop_former_values(back, slot)
@@ -394,7 +394,7 @@ class _Comparison:
             changed["tags"] = tuple(given["tags"])
         if extra != _extra(was):
             changed["extra"] = extra
-        return item.changed(**changed, origin=self._least_trusted(item)) if changed else item
+        return item._replace(**changed, origin=self._least_trusted(item)) if changed else item
 
     def _with_content(self, known: MemoryItem, given: dict[str, Any]) -> MemoryItem:
         """Apply new content; it counts as use if this turn mentions it."""
@@ -408,14 +408,14 @@ class _Comparison:
         origin = least_trusted(item.origin, self._turn.origin) if item.origin != "rule" else self._turn.origin
         tier = self._allowed(item.tier, origin)
         source = self._turn.source
-        return item.changed(content=given["content"], origin=origin, source=source, tier=tier, since=since)
+        return item._replace(content=given["content"], origin=origin, source=source, tier=tier, since=since)
 
     def _keep_former_value(self, known: MemoryItem, content: str) -> Iterator[Operation]:
         """Keep the former value of a single-valued attribute in swap."""
         slot = self._slot(known.content)
         if slot and self._slot(content) == slot:
             id = self._free_id(known.id)
-            old = known.changed(id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
+            old = known._replace(id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
             yield self._put("add", old, f"superseded by {known.id!r}")
 
     def _moved(self, item: MemoryItem, tier: Tier, was_tier: Tier, known: MemoryItem) -> MemoryItem:
@@ -427,7 +427,7 @@ class _Comparison:
         if rises and (is_passing(item.type) or not mentions(heard, known.content, _RELATED)):
             return item
         round, allowed = self._turn.round, self._allowed(tier, self._least_trusted(item))
-        return item.changed(tier=allowed, since=max(item.since, round), last=round, faded_from="")
+        return item._replace(tier=allowed, since=max(item.since, round), last=round, faded_from="")
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)
@@ -458,6 +458,8 @@ class _Comparison:
             anchor=turn.round,
             first=turn.round,
             last=turn.round if self._now.evolves else given["round"],
+            since=turn.round,
+            importance=given["decay"],
             origin=turn.origin,
             source=turn.source,
             extra=_extra(given),
@@ -471,7 +473,7 @@ class _Comparison:
         rules, round = self._now.rules, self._turn.round
         if item.tier == "swap":
             item = rehydrate(item, round, rules)
-            item = item.changed(tier=self._allowed(self._with_room(item.tier), item.origin))
+            item = item._replace(tier=self._allowed(self._with_room(item.tier), item.origin))
         limit = highest_tier(item.origin, foreign_core=self._turn.foreign_core)
         if mentions(self._said, item.content):
             return apply_mention(item, round, rules.restated, rules, limit)
@@ -498,13 +500,13 @@ class _Comparison:
 
     def _put(self, kind: Any, item: MemoryItem, reason: str) -> Operation:
         if kind == "update" and item.id in self._now.swap:  # another turn dropped it meanwhile, and it stays dropped
-            item = item.changed(tier="swap")
+            item = item._replace(tier="swap")
         return Operation(kind, item.id, item.tier, item.as_json(), reason)
 
 
 def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str, Any]) -> MemoryItem:
     """Return `item` with exactly what the model wrote."""
-    return item.changed(
+    return item._replace(
         type=given["type"],
         content=given["content"],
         tags=tuple(given["tags"]),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Set
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import filterfalse, pairwise
 from typing import Any, NamedTuple
 
 from ctxwrap.language.words import MAX_READ, terms_of
@@ -192,12 +192,12 @@ _subjects_of_short = lru_cache(maxsize=8192)(lambda text: frozenset(_terms_of_sh
 
 def _fixed_words(words: list[str]) -> tuple[str, ...]:
     """Return what must not differ: numbers, negations, directions, letters that may be names (vitamin D, plan A)."""
-    fixed: list[str] = []
-    for at, word in enumerate(words, 1):
-        if len(word) == 1 and (word not in "ai" or at == len(words)):
-            fixed.append(word)
-        if word in _FIXED_WORDS or any(map(str.isdigit, word)):
-            fixed.append(word)
+    fixed = [word for word in filterfalse(str.isalpha, words) if any(map(str.isdigit, word))]
+    if not _FIXED_WORDS.isdisjoint(words):
+        fixed += [word for word in words if word in _FIXED_WORDS]
+    if 1 in map(len, words):
+        fixed += [word for word in words if len(word) == 1 and word not in "ai"]
+        fixed += [word for word in words[-1:] if word in ("a", "i")]
     return tuple(sorted(fixed))
 
 

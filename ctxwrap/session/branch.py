@@ -2,9 +2,10 @@
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import Origin, is_foreign, least_trusted, least_trusted_foreign
@@ -257,7 +258,6 @@ class Branch:
         self.left = left or Ranges()
         """The messages that the branch abandoned."""
         self._keep(recent)
-        self._recent_size = sum(size_of(kept.message) for kept in self._recent)
         self._before = before
         self._dropped = dict(dropped or {})
         """Superseded messages with their parents: a caller may continue from one."""
@@ -287,7 +287,8 @@ class Branch:
         self._columns = MessageColumns(recent)
         self._first = 0
         """The position of the first recent message; those before it are forgotten."""
-        self._forgotten_size = 0
+        self._sizes = [0, *accumulate([size_of(kept.message) for kept in self._columns.kept])]
+        """Up to each position, the length of the messages."""
 
     @property
     def _recent(self) -> LoggedMessages:
@@ -297,6 +298,11 @@ class Branch:
         """The recent messages without the newest ones, limited in number."""
         end = max(self._first, len(self._columns.kept) - without)
         return LoggedMessages(self._columns, self._first if most is None else max(self._first, end - most), end)
+
+    def newest(self) -> Iterator[LoggedMessage]:
+        """The recent messages, the newest first."""
+        kept = self._columns.kept
+        return islice(reversed(kept), len(kept) - self._first)
 
     def message(self, number: int) -> LoggedMessage | None:
         """The recent message with that number, if there is one."""
@@ -317,7 +323,7 @@ class Branch:
         self._numbers.append(kept.number)
         self.digests.append(said)
         self._columns.add(kept)
-        self._recent_size += size_of(kept.message)
+        self._sizes.append(self._sizes[-1] + size_of(kept.message))
         self._forget()
 
     def drop(self, id: str) -> None:
@@ -330,10 +336,8 @@ class Branch:
         self._dropped = dict(list(dropped.items())[-_DROPPED:])
         del self.digests[at], self._ids[at], self._numbers[at]
         self.left.add_one(number)
-        kept = next((each for each in self._recent if each.number == number), None)
-        if kept is not None:
+        if any(each.number == number for each in self._recent):
             self._keep([each for each in self._recent if each.number != number])
-            self._recent_size -= size_of(kept.message)
 
     def _go_back(self, parent: str, number: int) -> None:
         """The parent is no longer kept: the branch restarts after an unknown beginning."""
@@ -345,7 +349,6 @@ class Branch:
             self.left.add(self._numbers[keep - 1] + 1 if keep else self._numbers[0], number - 1)
         surplus = min(len(self) - keep, len(self._recent))
         if surplus:
-            self._recent_size -= sum(size_of(kept.message) for kept in self._recent[-surplus:])
             self._keep(self._recent[:-surplus])
         del self.digests[keep:], self._ids[keep:], self._numbers[keep:]
 
@@ -354,12 +357,11 @@ class Branch:
         if surplus > 0:
             del self.digests[:surplus], self._ids[:surplus], self._numbers[:surplus]
             self._before += surplus
-        kept = self._columns.kept
-        while len(kept) - self._first > (_RECENT if self._recent_size <= _RECENT_SIZE else 1):
-            size = size_of(kept[self._first].message)
-            self._first, self._forgotten_size = self._first + 1, self._forgotten_size + size
-            self._recent_size -= size
-        if self._first > _RECENT or self._forgotten_size > _RECENT_SIZE:
+        sizes, first, end = self._sizes, self._first, len(self._columns.kept)
+        while end - first > (_RECENT if sizes[end] - sizes[first] <= _RECENT_SIZE else 1):
+            first += 1
+        self._first = first
+        if first > _RECENT or sizes[first] > _RECENT_SIZE:
             self._keep(self._recent)
 
     def as_json(self) -> Record:
@@ -386,8 +388,9 @@ class Branch:
 
 def size_of(message: Message) -> int:
     """The length of a message with its parts and tool calls, in characters."""
-    size = len(message.content if isinstance(message.content, str) else repr(message.content))
-    for call in message.tool_calls:
+    _, content, _, calls, *_ = message
+    size = len(content if isinstance(content, str) else repr(content))
+    for call in calls:
         size += len(str(call["arguments"]))
     return size
 

@@ -102,27 +102,26 @@ class Derived:
         """How to fold what was taken and not folded yet, oldest first."""
 
     def take_message(self, number: int, message: Message, said: str, record: Record) -> None:
-        self._wait(Derived._fold_message, number, message, said, record)
+        self._waiting.append((Derived._fold_message, (number, message, said, record)))
+        if len(self._waiting) > _WAITING:
+            self.fold_waiting()
 
     def take_window(self, messages: Iterable[int]) -> None:
         """Take which messages a pack sends, 0 for those without a number."""
-        self._wait(Derived._fold_window, messages)
+        self._waiting.append((Derived._fold_window, (messages,)))
 
     def take_event(self, event: Record, memory: Memory, number: int) -> None:
-        kind, control, crossings = event.get("type"), event.get("ctx"), memory.take_crossings()
+        kind, crossings = event.get("type"), memory.take_crossings()
         if kind == "start":
             self.ended_at = ""
         elif kind == "snapshot":
             self.compliance.take(event)
-        self._wait(Derived._fold_event, kind, control, event.get("runtime"))
+        self._waiting.append((Derived._fold_event, (kind, event.get("ctx"), event.get("runtime"))))
         if kind not in _OF_EVERY_TURN:
             self.fold_waiting()
             self._take_other(event, number)
         if crossings:
-            self._wait(Derived._fold_crossings, crossings)
-
-    def _wait(self, fold: Callable[..., None], *taken: Any) -> None:
-        self._waiting.append((fold, taken))
+            self._waiting.append((Derived._fold_crossings, (crossings,)))
         if len(self._waiting) > _WAITING:
             self.fold_waiting()
 

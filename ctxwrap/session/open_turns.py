@@ -16,7 +16,7 @@ OWN, LATE = "c", "l"
 """The parts that end a turn: the usual one, and the turn's own after a presumed one."""
 
 
-_ANSWERS = (f"{OWN}0", f"{LATE}0")
+_ANSWERS = (f"-{OWN}0", f"-{LATE}0")
 """How the ids of answers end."""
 
 
@@ -85,37 +85,39 @@ class Turns:
     def take_answer(self, turn: str, control: Record) -> None:
         """Fold a message's control data; it is read before the events of the same append."""
         id = str(control.get("id"))
-        of, _, last = id.rpartition("-")
-        if last in _ANSWERS and of == turn:
+        if id.endswith(_ANSWERS) and id.rpartition("-")[0] == turn:
             self._answers[id] = PRESUMED if control.get("reason") == PRESUMED else str(control.get("status"))
             _bound(self._answers)
 
-    def take(self, event: Record) -> None:
+    def take_start(self, event: Record) -> None:
+        runtime, writer = event["runtime"], str((event.get("ctx") or {}).get("writer") or "")
+        origin = str(event.get("origin") or "")
+        self.begun[str(event.get("run"))] = OpenTurn(
+            writer, int(runtime["round"]), str(runtime["datetime"]), origin=origin
+        )
+        _bound(self.begun)
+
+    def take_delta(self, event: Record) -> None:
         run = str(event.get("run"))
-        if event["type"] == "start":
-            runtime, writer = event["runtime"], str((event.get("ctx") or {}).get("writer") or "")
-            known = int(runtime["round"]), str(runtime["datetime"])
-            self.begun[run] = OpenTurn(writer, *known, origin=str(event.get("origin") or ""))
-            _bound(self.begun)
-        elif event["type"] == "delta" and run in self.begun:
+        if run in self.begun:
             turn = self.begun[run]
             said, origin = turn.said + str(event.get("text") or ""), str(event.get("origin") or turn.origin)
             self.begun[run] = turn._replace(said=said, origin=origin)
-        elif event["type"] == "done":
-            self._take_end(run, event)
 
-    def _take_end(self, run: str, done: Record) -> None:
+    def take_end(self, done: Record) -> None:
+        run, status = str(done.get("run")), str(done.get("status"))
         self.begun.pop(run, None)
-        self._answers.pop(answer_id(run), None)
         self._over.pop(run, None)  # the newest is last
-        self._presumed.pop(run, None)
-        status = str(done.get("status"))
         self._over[run] = "done" if status == "ok" else status
         _bound(self._over)
-        if is_presumed(done):
+        if self._presumed:
+            self._presumed.pop(run, None)
+        if self._answers:
+            self._answers.pop(answer_id(run), None)
+        if status == "cancelled" and is_presumed(done):
             self._presumed[run] = ""
             _bound(self._presumed)
-        else:
+        elif self._answers:
             self._answers.pop(answer_id(run, LATE), None)
 
     def as_json(self) -> Record:
@@ -148,9 +150,8 @@ class SnapshotCount(NamedTuple):
     missing: int = 0
     unusable: int = 0
 
-    def with_one(self, status: str) -> "SnapshotCount":
-        unusable = status not in (*USABLE, "missing")
-        return SnapshotCount(self.asked + 1, self.missing + (status == "missing"), self.unusable + unusable)
+
+_NONE_ASKED = SnapshotCount()
 
 
 class Compliance:
@@ -171,7 +172,12 @@ class Compliance:
         status, model = str(event.get("status")), str(event.get("model") or "")
         if model not in self.models and len(self.models) >= _MODELS:
             model = "others"
-        self.models[model] = self.models.get(model, SnapshotCount()).with_one(status)
+        asked, missing, unusable = self.models.get(model, _NONE_ASKED)
+        if status == "missing":
+            missing += 1
+        elif status not in USABLE:
+            unusable += 1
+        self.models[model] = SnapshotCount(asked + 1, missing, unusable)
         self.in_a_row = row_after(self.in_a_row, status)
         self.alarms += status == "missing" and self.in_a_row == MANY
 

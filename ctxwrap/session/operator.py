@@ -1,6 +1,5 @@
 """Operator actions: pin memory items, resolve missing context."""
 
-from dataclasses import replace
 from typing import Literal
 
 from ctxwrap.errors import NotFound, unknown_name
@@ -41,12 +40,12 @@ def _set_pinned(key: SessionKey, id: str, store: StoreLike, *, pinned: bool) -> 
 
 def _pinned(item: MemoryItem, memory: Memory) -> MemoryItem:
     back = rehydrate(item, memory.round, memory.rules) if item.tier == "swap" else item
-    return replace(back, pinned=True)
+    return back._replace(pinned=True)
 
 
 def _unpinned(item: MemoryItem, memory: Memory) -> MemoryItem:
     now = max(memory.round, item.anchor)
-    return replace(item, pinned=False, anchor=now, since=now)
+    return item._replace(pinned=False, anchor=now, since=now)
 
 
 _STATUSES = ("resolved", "declined")

@@ -457,10 +457,13 @@ class Session:
     def _take(self, stream: str, records: Sequence[Record], whole: RecordChange) -> None:
         for record in records:
             self.state.take(stream, record, whole)
-            if stream == "messages" and (number := number_in(record)):
-                self._recent[number] = record
-                if len(self._recent) > _RECENT:
-                    self._recent.pop(next(iter(self._recent)))
+        if stream == "messages":
+            recent = self._recent
+            for record in records[-_RECENT:]:
+                if number := number_in(record):
+                    recent[number] = record
+            while len(recent) > _RECENT:
+                del recent[next(iter(recent))]
         self._is_derived = self._derives
 
     def _new_retriever(self) -> Retriever:

@@ -25,7 +25,7 @@ from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.log_format import MALFORMED, message_in, next_number, timestamp, tokens_in, turn_in
 from ctxwrap.stores.names import owner_kind
 from ctxwrap.tokens.reported_usage import totals_in
-from ctxwrap.types import LoggedMessage, Message, MissingContext, Operation, Prefix, Record, Runtime
+from ctxwrap.types import LoggedMessage, MissingContext, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
 
@@ -154,12 +154,12 @@ class SessionState:
 
         Return False for a malformed record, which is skipped.
         """
-        self.sequence[stream] = next_number(record, self.sequence[stream])
+        number = self.sequence[stream] = next_number(record, self.sequence[stream])
         try:
             if stream == "messages":
-                self._take_message(record, whole)
+                self._take_message(number, record, whole)
             else:
-                self._take_event(record)
+                self._take_event(number, record)
         except MALFORMED:
             logger.exception("skipped a malformed record of %s", stream)
             return False
@@ -175,22 +175,24 @@ class SessionState:
         then = now if now > last else _moment_after(last, now, datetime.fromisoformat(self.runtime.startup_at))
         return Runtime(round, timestamp(then), self.runtime.startup_at)
 
-    def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
+    def _take_message(self, at: int, record: Record, whole: Callable[[Record], Record]) -> None:
         control: Record = record.get("ctx") or {}
         if not isinstance(control, dict):
             raise TypeError("the control data is no object")
-        message = message_in(record if control.get("blob") is None else whole(record))
-        at, turn = self.sequence["messages"], turn_in(record)
-        said = str(control.get("digest") or "")
+        message, turn = message_in(record if control.get("blob") is None else whole(record)), turn_in(record)
+        said = str(control["digest"] or "") if "digest" in control else ""
         if not said.isalnum():
             said = digest(message)
-        self.origins.add(at, self._origin(message, control))
+        origin = origin_of(message)
+        if message.role == "assistant" and control.get("origin") != origin:
+            origin = self._origin_of_reply(origin, control)
+        self.origins.add(at, origin)
         if "purged" in control:
             self.purged.add(turn)
             message = placeholder(message)
         self._derived.take_message(at, message, said, record)
         if message.role == "system":
-            self._take_system(said, turn)
+            self._take_system(at, said, turn)
             return
         if control.get("supersedes"):
             self.branch.drop(str(control["supersedes"]))
@@ -201,11 +203,8 @@ class SessionState:
         self.round = max(self.round, int(control.get("round") or 0))
         self.answered = message.role == "assistant"
 
-    def _origin(self, message: Message, control: Record) -> Origin:
-        """The origin of a message. A model's message without one may derive from everything before it."""
-        own = origin_of(message)
-        if message.role != "assistant" or control.get("origin") == own:
-            return own
+    def _origin_of_reply(self, own: Origin, control: Record) -> Origin:
+        """The origin of a model's message that says another one, or none: it may derive from everything before it."""
         return least_trusted(own, parse_origin(control.get("origin")) or self.origins.least or own)
 
     def origin_of(self, messages: Iterable[LoggedMessage]) -> Origin:
@@ -214,19 +213,19 @@ class SessionState:
         foreign = {number: self.origins.of(number) or "" for number, _ in numbered} if self.origins.least else {}
         return origin_of_all(numbered, foreign)
 
-    def _take_system(self, said: Digest, turn: str) -> None:
+    def _take_system(self, at: int, said: Digest, turn: str) -> None:
         """Replace the system messages by those of the newest turn."""
         if turn != self._system_turn:
             self.system, self.system_numbers, self._system_turn = [], [], turn
         self.system.append(said)
-        self.system_numbers.append(self.sequence["messages"])
+        self.system_numbers.append(at)
 
-    def _take_event(self, event: Record) -> None:
+    def _take_event(self, number: int, event: Record) -> None:
         kind = event.get("type")
         if kind == "start":
             self._take_start(event)
         elif kind == "done":
-            self.turns.take(event)
+            self.turns.take_end(event)
             tokens_in, tokens_out = totals_in(event.get("usage"))
             self.tokens_in += tokens_in or 0
             self.tokens_out += tokens_out or 0
@@ -238,7 +237,7 @@ class SessionState:
             self._take_other(kind, event)
         if kind in _CONNECTING:
             self._take_connection(kind, event, event.get("ctx") or {})
-        self._derived.take_event(event, self.memory, self.sequence["events"])
+        self._derived.take_event(event, self.memory, number)
 
     def _take_start(self, event: Record) -> None:
         runtime, control = Runtime(**event["runtime"]), event.get("ctx") or {}
@@ -249,7 +248,7 @@ class SessionState:
         self.moves += self.memory.advance(runtime.round)
         if "owners" in control:
             self._take_connection("start", event, control)
-        self.turns.take(event)
+        self.turns.take_start(event)
         self._take_pack(event)
 
     def _take_operations(self, kind: str, event: Record) -> None:
@@ -266,7 +265,7 @@ class SessionState:
             logged = [TierMove(**move) for move in event["moves"]]
             self.moves = [move for move in self.moves if move not in logged]
         elif kind == "delta":
-            self.turns.take(event)
+            self.turns.take_delta(event)
         elif kind == "repack":
             self._take_pack(event)
         elif kind == "purge" and event.get("reason") == EVERYTHING:
@@ -295,8 +294,7 @@ class SessionState:
     def _take_pack(self, event: Record) -> None:
         """Record the prefix of a request, and the epoch if a new one began."""
         if "sent" in event:
-            same = self.pack if self.pack and self.pack["run"] == event["run"] else {}
-            self.pack = {**same, **event}
+            self.pack = {**self.pack, **event} if self.pack and self.pack["run"] == event["run"] else event
         if "prefix" in event:
             self.prefix = injection.from_json(event["prefix"])
             self._derived.take_window(self.prefix.messages)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import NotFound, SettingsError
@@ -265,5 +264,5 @@ def _recall(known: Session, item: MemoryItem) -> None:
 def _rehydrated(item: MemoryItem, memory: Memory) -> MemoryItem:
     """Return the item out of swap; without decay its weight stays."""
     if not memory.evolves:
-        return replace(item, tier=item.faded_from or "ephemeral", faded_from="")
+        return item._replace(tier=item.faded_from or "ephemeral", faded_from="")
     return rehydrate(item, memory.round, memory.rules)

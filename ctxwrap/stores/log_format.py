@@ -19,7 +19,8 @@ MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 def timestamp(moment: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return utc.isoformat("T", "microseconds")[: -len("+00:00")] + "Z"
+    date, time = (utc.year, utc.month, utc.day), (utc.hour, utc.minute, utc.second, utc.microsecond)
+    return (b"%04d-%02d-%02dT%02d:%02d:%02d.%06dZ" % (*date, *time)).decode()  # half the time of `isoformat`
 
 
 def message_range(source: str) -> tuple[int, int]:
@@ -82,6 +83,8 @@ def as_record(message: Message, **control: Any) -> Record:
 def message_in(record: Record) -> Message:
     """The message in a record: the inverse of `as_record`. ValueError if there is none."""
     content, calls = record.get("content") or "", record.get("tool_calls") or ()
+    if isinstance(content, str) and record.keys() <= _PLAIN:  # as most are
+        return Message(record.get("role", "user"), content)
     if not isinstance(content, str) and not _all_objects(content):
         raise ValueError("content is neither text nor parts")
     if calls and not (_all_objects(calls) and all(call.keys() >= _CALL for call in calls)):
@@ -145,6 +148,7 @@ def numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
 
 
 _CALL = {"id", "name", "arguments"}
+_PLAIN = {"role", "content", "ctx"}
 
 
 def _all_objects(value: Any) -> bool:

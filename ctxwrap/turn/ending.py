@@ -55,7 +55,7 @@ def asks_to_end(session: Session) -> bool:
     """Whether the user's newest message ends with the marker on its own line, and the reply to it is complete."""
     if session.state.turns.state != "done":
         return False
-    messages = reversed(session.state.branch.history(0))
+    messages = session.state.branch.newest()
     newest = next(messages, None)
     if newest is None or newest.message.role != "assistant" or newest.message.tool_calls:
         return False

@@ -66,7 +66,7 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
 
 def item(id: str, content: str, tier: Any = "core", *, round: int = 1, **rest: Any) -> MemoryItem:
     whole = {"decay": 0.1, "anchor": round, "first": round, "last": round, **rest}
-    return MemoryItem(id=id, type="fact", content=content, tags=(), tier=tier, **whole)
+    return MemoryItem.from_json({"id": id, "type": "fact", "content": content, "tags": (), "tier": tier, **whole})
 
 
 def start(round: int) -> dict[str, Any]:

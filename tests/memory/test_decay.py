@@ -2,7 +2,7 @@
 
 import json
 import random
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise
 from math import ceil, inf
 from pathlib import Path
@@ -61,16 +61,19 @@ rulebooks = st.just(RULES) | all_rules()
 def all_items(draw: st.DrawFn, places: tuple[str, ...] = TIERS) -> MemoryItem:
     first = draw(st.integers(0, 50))
     last = first + draw(st.integers(0, 50))
+    decay, anchor = draw(shares), last + draw(st.sampled_from((0.0, 0.25, 3.5)))
     return MemoryItem(
         id="ada-1",
         type="fact",
         content="Ada likes tea.",
         tags=("tea",),
         tier=draw(st.sampled_from(places)),  # type: ignore[arg-type]
-        decay=draw(shares),
-        anchor=last + draw(st.sampled_from((0.0, 0.25, 3.5))),
+        decay=decay,
+        anchor=anchor,
         first=first,
         last=last,
+        since=anchor,
+        importance=decay,
         touches=draw(st.floats(1, 40)),
     )
 
@@ -81,9 +84,9 @@ items = all_items()
 def item(**changes: Any) -> MemoryItem:
     fresh = MemoryItem(
         id="ada-1", type="fact", content="Ada likes tea.", tags=("tea",), tier="ephemeral", decay=0.0, anchor=0.0,
-        first=0, last=0,
+        first=0, last=0, since=0.0, importance=0.0,
     )  # fmt: skip
-    return replace(fresh, **changes)
+    return fresh._replace(**changes)
 
 
 def decay_in(subject: MemoryItem, round: int, rules: MemoryRules = RULES) -> float:
@@ -175,7 +178,7 @@ class TestTheFormula:
 
     @given(items, gaps, shares, rulebooks)
     def test_pinned_item_does_not_decay(self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules) -> None:
-        pinned = replace(subject, decay=decay, pinned=True)
+        pinned = subject._replace(decay=decay, pinned=True)
         assert demotion_point(pinned, rules) is None
         assert advance(pinned, subject.last + gap, rules) == (pinned, ())
         assert decay_at(pinned, subject.last + gap, rules) == decay
@@ -434,7 +437,7 @@ class TestItems:
     def test_memory_item_survives_json(
         self, subject: MemoryItem, mentions: Any, tags: list[str], origin: Any, source: str, extra: dict[str, Any]
     ) -> None:
-        subject = replace(subject, mentions=mentions, tags=tuple(tags), origin=origin, source=source, extra=extra)
+        subject = subject._replace(mentions=mentions, tags=tuple(tags), origin=origin, source=source, extra=extra)
         assert MemoryItem.from_json(json.loads(json.dumps(subject.as_json()))) == subject
 
     def test_memory_item_defaults_are_not_stored(self) -> None:

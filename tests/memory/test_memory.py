@@ -140,22 +140,23 @@ CHANGES = st.lists(
     st.tuples(
         st.integers(0, 20),
         st.sampled_from(["update", "update", "update", "drop", "forget"]),
-        st.builds(
-            MemoryItem,
-            id=st.sampled_from(["a", "b", "c", "d"]),
-            type=st.sampled_from(["fact", "todo"]),
-            content=st.sampled_from(
-                [f"The {drink} of the {who}" for drink in ("tea", "milk") for who in ("user", "cat")]
-            ),
-            tags=st.just(()),
-            tier=st.sampled_from(["core", "working", "ephemeral", "swap"]),
-            decay=st.sampled_from([0.1, 0.4, 0.7]),
-            anchor=st.just(1),
-            first=st.just(1),
-            last=st.just(1),
-            pinned=st.booleans(),
-            origin=st.sampled_from(["user", "assistant", "rule", "tool"]),
-        ),
+        st.fixed_dictionaries(
+            {
+                "id": st.sampled_from(["a", "b", "c", "d"]),
+                "type": st.sampled_from(["fact", "todo"]),
+                "content": st.sampled_from(
+                    [f"The {drink} of the {who}" for drink in ("tea", "milk") for who in ("user", "cat")]
+                ),
+                "tags": st.just(()),
+                "tier": st.sampled_from(["core", "working", "ephemeral", "swap"]),
+                "decay": st.sampled_from([0.1, 0.4, 0.7]),
+                "anchor": st.just(1),
+                "first": st.just(1),
+                "last": st.just(1),
+                "pinned": st.booleans(),
+                "origin": st.sampled_from(["user", "assistant", "rule", "tool"]),
+            }
+        ).map(MemoryItem.from_json),
     ),
     max_size=14,
 )
@@ -166,7 +167,7 @@ def test_memory_that_was_searched_answers_like_one_that_was_just_read(changes: A
     """Whatever is kept of items follows their contents, tiers and origins, however they change."""
     memory = Memory(RULES)
     for at, (rounds, kind, item) in enumerate(changes):
-        made = item.changed(anchor=memory.round, last=memory.round, since=memory.round).as_json()
+        made = item._replace(anchor=memory.round, last=memory.round, since=memory.round).as_json()
         memory.apply([Operation(kind, item.id, item.tier, made if kind == "update" else None)], memory.round + rounds)
         if at not in unsearched:
             fresh = Memory(RULES)
@@ -198,7 +199,7 @@ def test_forgotten_items_leave_nothing_behind(turns: list[Any], origin: Any) -> 
     memory = Memory(RULES)
     played(turns, memory)
     for item in [*memory.items.values(), *memory.swap.values()]:
-        memory.apply([Operation("update", item.id, item.tier, replace(item, origin=origin).as_json())], memory.round)
+        memory.apply([Operation("update", item.id, item.tier, item._replace(origin=origin).as_json())], memory.round)
     for id in [*memory.items, *memory.swap]:
         memory.apply([Operation("forget", id, "core")], memory.round)
     assert not any(memory.shown()["memory"].values())

@@ -1,6 +1,5 @@
 """What a turn does to memory: against what it was shown, and against what others did meanwhile."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -337,7 +336,7 @@ def test_rules_note_what_the_user_states_until_the_model_says_it() -> None:
 
 def test_pinned_item_is_not_dropped_superseded_or_evicted() -> None:
     memory = holding(state(core=[item("home", "The user lives in Berlin.")]))
-    pinned = replace(memory.items["home"], pinned=True)
+    pinned = memory.items["home"]._replace(pinned=True)
     memory.apply([Operation("update", "home", "core", pinned.as_json())], 2)
     turn(memory, memory.shown(), dropping("home"))
     turn(memory, memory.shown(), state(core=[item("new", "The user lives in Lisbon.")]), said="Lisbon it is.")

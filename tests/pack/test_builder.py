@@ -111,7 +111,7 @@ def recalled(passages: Sequence[Passage], round: int) -> tuple[Operation, ...]:
     """What was learned from the best of these passages, and something longer that may not fit."""
     contents = {"s-short": f"x{passages[0].text}", "s-long": "word " * 400}
     known = {"type": "fact", "tags": (), "tier": "working", "decay": 0.5, "anchor": round, "first": 1, "last": 1}
-    items = [MemoryItem(id=id, content=content, **known) for id, content in contents.items()]
+    items = [MemoryItem.from_json({"id": id, "content": content, **known}) for id, content in contents.items()]
     return tuple(Operation("reinforce", each.id, each.tier, each.as_json(), "found") for each in items)
 
 

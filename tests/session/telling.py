@@ -19,7 +19,7 @@ NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
 
 def item(id: str, content: str, **more: Any) -> MemoryItem:
     known = {"type": "fact", "tags": (), "tier": "ephemeral", "decay": 0.5, "anchor": 1, "first": 1, "last": 1}
-    return MemoryItem(id=id, content=content, **{**known, **more})
+    return MemoryItem.from_json({"id": id, "content": content, **known, **more})
 
 
 class Teller:

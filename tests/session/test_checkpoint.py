@@ -99,7 +99,17 @@ class Caller:
 
 def remembers(text: str) -> Record:
     item = MemoryItem(
-        id=f"core-{len(text)}", type="fact", content=text, tags=(), tier="core", decay=0.1, anchor=1, first=1, last=1
+        id=f"core-{len(text)}",
+        type="fact",
+        content=text,
+        tags=(),
+        tier="core",
+        decay=0.1,
+        anchor=1,
+        first=1,
+        last=1,
+        since=1,
+        importance=0.1,
     )
     operation = {"kind": "add", "id": item.id, "tier": item.tier, "item": item.as_json()}
     return {"type": "snapshot", "operations": [operation], "active_task": text, "ctx": {}}
