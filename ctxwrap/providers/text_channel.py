@@ -54,7 +54,9 @@ class Channel:
         """Feed and close: the visible part of a complete text."""
         self._fed.append(text)
         self.closed = True
-        return self._show(self._stream.whole(text))
+        visible = self._stream.whole(text)
+        self._pieces.append(visible)
+        return visible
 
     def tokens(self, arrived: list[Body]) -> list[Body]:
         """The tokens that can leave now: those whose text is visible, cut to the visible part."""
@@ -164,6 +166,8 @@ def reading_of(channels: Sequence[Channel]) -> ParsedReply | None:
     """The reading of a reply with several texts: that of the last one with a snapshot. None while a text is open."""
     if not channels or not channels[-1].closed:
         return None
+    if len(channels) == 1:
+        return channels[0].reading
     readings = [channel.reading for channel in channels if channel.closed]
     found = next((each for each in reversed(readings) if each.status != "missing"), readings[-1])
     follows = any(each.visible.strip() for each in readings[readings.index(found) + 1 :])
