@@ -219,12 +219,12 @@ class CondensedText:
         """Add text if it passes unchanged; return whether it did."""
         if self._is_cut or self._space or text[-1:] in _SPACE_OR_NOTHING:
             return False
-        end = self.at + len(text)
-        if self.spans and self.spans[-1][1] == self.at:
-            self.spans[-1] = self.spans[-1][0], end
+        at, spans = self.at, self.spans
+        self.at = end = at + len(text)
+        if spans and spans[-1][1] == at:
+            spans[-1] = spans[-1][0], end
         else:
-            self.spans.append((self.at, end))
-        self.at = end
+            spans.append((at, end))
         self._has_spoken = True
         return True
 

@@ -142,7 +142,7 @@ class Splitter:
         if self._step is not Splitter._in_object or self._at != len(self._text):
             return False
         closers = chunk.count("}") + chunk.count("]")
-        if self._closers + closers >= self._object.depth:
+        if (closers or not self._unread) and self._closers + closers >= self._object.depth:
             self._catch_up()
             if self._step is Splitter._in_tail:
                 return self.hides(chunk)
