@@ -275,21 +275,23 @@ class RewrittenBody(_Body):
         assert self._framer is not None
         if self._failure is not None:
             raise self._failure
-        try:
-            chunk = next(self._chunks, None)
-        except Exception as error:
-            self._failure = error
-            return self._framed(self._call.cut(why_stopped(error)), named=self._named)
-        if chunk is not None:
+        shown: bytes | None = b""
+        while not shown:
+            try:
+                chunk = next(self._chunks, None)
+            except Exception as error:
+                self._failure = error
+                return self._framed(self._call.cut(why_stopped(error)), named=self._named)
+            if chunk is None:
+                self._is_finished = True
+                return self._framed(self._call.end(), named=self._named)
             shown = self._deltas.take(chunk) if self._framer.is_empty else None
-            if shown is not None:
-                if self._call.checkpoint_due():
-                    self._call.write_partial_reply()
-                return shown
-            self._frames.extend(self._framer.feed(chunk))
-            return b""
-        self._is_finished = True
-        return self._framed(self._call.end(), named=self._named)
+            if shown is None:
+                self._frames.extend(self._framer.feed(chunk))
+                return b""
+            if self._call.checkpoint_due():
+                self._call.write_partial_reply()
+        return shown
 
     def _whole(self) -> bytes:
         self._is_finished = True
@@ -370,21 +372,23 @@ class AsyncRewrittenBody(_Body):
         assert self._framer is not None
         if self._failure is not None:
             raise self._failure
-        try:
-            chunk = await anext(self._chunks, None)
-        except Exception as error:
-            self._failure = error
-            return self._framed(await self._call.cut(why_stopped(error)), named=self._named)
-        if chunk is not None:
+        shown: bytes | None = b""
+        while not shown:
+            try:
+                chunk = await anext(self._chunks, None)
+            except Exception as error:
+                self._failure = error
+                return self._framed(await self._call.cut(why_stopped(error)), named=self._named)
+            if chunk is None:
+                self._is_finished = True
+                return self._framed(await self._call.end(), named=self._named)
             shown = self._deltas.take(chunk) if self._framer.is_empty else None
-            if shown is not None:
-                if self._call.checkpoint_due():
-                    await self._call.write_partial_reply()
-                return shown
-            self._frames.extend(self._framer.feed(chunk))
-            return b""
-        self._is_finished = True
-        return self._framed(await self._call.end(), named=self._named)
+            if shown is None:
+                self._frames.extend(self._framer.feed(chunk))
+                return b""
+            if self._call.checkpoint_due():
+                await self._call.write_partial_reply()
+        return shown
 
     async def _whole(self) -> bytes:
         self._is_finished = True

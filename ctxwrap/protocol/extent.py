@@ -144,17 +144,20 @@ def whole_object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
     except ValueError:
         return None
     brackets = text.count("{", at, end) + text.count("[", at, end)
-    if not isinstance(value, dict) or (brackets > MAX_DEPTH and _is_too_deep(value)):
+    if not isinstance(value, dict) or (brackets > MAX_DEPTH and is_too_deep(value)):
         return None
     return value, end
 
 
-def _is_too_deep(value: Any) -> bool:
+def is_too_deep(value: Any) -> bool:
+    """Whether `value` is nested too deeply for a snapshot."""
     level = [value]
     for _ in range(MAX_DEPTH):
         parts = [each.values() if isinstance(each, dict) else each for each in level]
         level = [child for part in parts for child in part if isinstance(child, (dict, list))]
-    return bool(level)
+        if not level:
+            return False
+    return True
 
 
 class Landmarks:

@@ -88,9 +88,8 @@ _SNAPSHOT = TypeAdapter(Snapshot)
 _ITEM = TypeAdapter(Item)
 
 
-def is_valid(snapshot: Any) -> bool:
-    """Whether `snapshot` is valid by itself."""
-    return _SNAPSHOT.validator.isinstance_python(snapshot)
+is_valid = _SNAPSHOT.validator.isinstance_python
+"""Whether a snapshot is valid by itself."""
 
 
 def fault_of(item: Any) -> str:

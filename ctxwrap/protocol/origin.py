@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -36,12 +34,13 @@ def nonce_of(runtime: Mapping[str, Any] | None) -> str:
 class ShownTexts:
     """The texts shown in a request, analysed once and on demand."""
 
-    def __init__(self, texts: Sequence[str] = (), block: str = "", injected: Sequence[str] = ()) -> None:
+    def __init__(self, texts: Sequence[str] = (), block: str = "", messages: Sequence[str] = ()) -> None:
         self._texts = texts
-        self._injected = injected
-        """Further texts, which the model sees in their neutral form."""
+        """Texts that the model sees as they are."""
         self._block = block
         """The block on the newest message: the state, which a snapshot may repeat, and further texts."""
+        self._messages = messages
+        """Texts as they were written; the model sees `sanitise` of them."""
         self._shown: list[_ShownText] | None = None
         """The texts that may have an object."""
         self._has_lookalike: bool | None = None
@@ -52,63 +51,45 @@ class ShownTexts:
         if len(object_) <= _MIN_COPY:
             return False
         if self._shown is None:
-            self._shown = list(map(_analysed, self._having("{")))
-        end, packed, keyed = _packed(object_[-_ENOUGH:]), "", list[_ShownText]()
+            written = [text for text in self._messages if "{" in text]
+            neutral = [plain for text in written if (plain := sanitise(text)) is not text] if written else []
+            self._shown = [_analysed(text) for text in (*self._texts, *written, *neutral) if "{" in text]
+        end = _packed(object_[-_ENOUGH:])
         for shown in self._shown:
-            if not shown.has_keys:
+            if not shown.packed:
                 if object_ in shown.text:
                     return True
-            elif end in shown.packed and (packed := packed or _packed(object_)) in shown.packed:
+            elif end in shown.packed and _packed(object_) in shown.packed:
                 return True
-            else:
-                keyed.append(shown)
         if value is None:
             try:
                 value, _ = strict_prefix(object_)
             except ValueError:
                 return False
-        return _without_runtime(value) in chain.from_iterable(map(_objects_of, keyed))
+        bare = _without_runtime(value)
+        return any(bare in shown.objects for shown in self._shown if shown.packed)
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
-        return any(text in each for each in (*self._having(""), self._block))
+        texts = (*self._texts, *self._messages, *map(sanitise, self._messages), self._block)
+        return any(text in each for each in texts)
 
     @property
     def has_lookalike(self) -> bool:
         """Whether a shown text could be the source of a snapshot."""
         if self._has_lookalike is None:
-            may_have = {*self._having("x"), *self._having("X")}  # as the separator has
-            found = _resembles_snapshot(self._block) or any(_analysed(text).has_lookalike for text in may_have)
-            self._has_lookalike = found
+            texts = [text for text in (*self._texts, *self._messages) if "x" in text or "X" in text]  # as the separator
+            self._has_lookalike = _resembles_snapshot(self._block) or any(map(_is_lookalike, texts))
         return self._has_lookalike
-
-    def _having(self, mark: str) -> list[str]:
-        """The texts with a mark."""
-        found = [text for text in self._texts if mark in text]
-        for text in self._injected:
-            if mark in text:
-                neutral = sanitise(text)
-                found += (text,) if neutral is text else (text, neutral)
-        return found
 
 
 class _ShownText:
-    """One text, analysed once and on demand."""
+    """A text with an object, analysed once and on demand."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-
-    @cached_property
-    def has_lookalike(self) -> bool:
-        return _resembles_snapshot(self.text)
-
-    @cached_property
-    def has_keys(self) -> bool:
-        return OWN_KEY.search(self.text) is not None
-
-    @cached_property
-    def packed(self) -> str:
-        return _packed(self.text)
+        self.packed = _packed(text) if OWN_KEY.search(text) else ""
+        """Without white space, if an object in it may be a snapshot; else empty."""
 
     @cached_property
     def objects(self) -> list[dict[str, Any]]:
@@ -116,18 +97,24 @@ class _ShownText:
         return [_without_runtime(data) for each in unescaped_forms(self.text) for data in _objects_in(each)]
 
 
-_objects_of = attrgetter("objects")
-_known = lru_cache(maxsize=256)(_ShownText)
-"""Our own texts and the history recur in many requests."""
+# Our own texts and the history recur in many requests.
+_analysed_short = lru_cache(maxsize=256)(_ShownText)
 
 
 def _analysed(text: str) -> _ShownText:
-    return _known(text) if len(text) <= _MAX_CACHED else _ShownText(text)
+    return _analysed_short(text) if len(text) <= _MAX_CACHED else _ShownText(text)
 
 
 def _resembles_snapshot(text: str) -> bool:
     plain = text.replace(_JOINER, "")
     return plain not in (PROTOCOL_TEXT, DELTA_TEXT) and has_imitation(plain)
+
+
+_short_resembles = lru_cache(maxsize=256)(_resembles_snapshot)
+
+
+def _is_lookalike(text: str) -> bool:
+    return _short_resembles(text) if len(text) <= _MAX_CACHED else _resembles_snapshot(text)
 
 
 def _packed(text: str) -> str:
@@ -232,12 +219,12 @@ class CondensedText:
         """Add text if it passes unchanged; return whether it did."""
         if self._is_cut or self._space or text[-1:] in _SPACE_OR_NOTHING:
             return False
-        end = self.at + len(text)
-        if self.spans and self.spans[-1][1] == self.at:
-            self.spans[-1] = self.spans[-1][0], end
+        at, spans = self.at, self.spans
+        self.at = end = at + len(text)
+        if spans and spans[-1][1] == at:
+            spans[-1] = spans[-1][0], end
         else:
-            self.spans.append((self.at, end))
-        self.at = end
+            spans.append((at, end))
         self._has_spoken = True
         return True
 

@@ -6,9 +6,9 @@ from typing import Any
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import SEPARATOR
 from ctxwrap.protocol.origin import COPIED, ShownTexts, foreign_fault, nonce_of
-from ctxwrap.protocol.recovery import Recovery, recover
+from ctxwrap.protocol.recovery import Recovery, recover, recover_plain
 from ctxwrap.protocol.repair.strict import Effort
-from ctxwrap.protocol.splitter import SnapshotPart, Splitter, lone_trailer
+from ctxwrap.protocol.splitter import SnapshotPart, Splitter, split_plain
 from ctxwrap.types import ParsedReply
 
 _MAX_SNAPSHOTS = 8
@@ -72,11 +72,12 @@ class ReplyStream:
         previous: Mapping[str, Any] | None = None,
         request_texts: Sequence[str] | ShownTexts = (),
     ) -> None:
-        self._runtime = runtime or {}
+        self._runtime, self._previous = runtime, previous
         self._request = request_texts if isinstance(request_texts, ShownTexts) else ShownTexts(request_texts)
-        self._snapshots = _SnapshotReader(runtime, previous)
         self._splitter: Splitter | None = None
         """Made for the first text that needs one."""
+        self._snapshots: _SnapshotReader | None = None
+        """Made with it."""
         self._lone = ""
         """The reply, if it was read without one."""
         self._shown: list[str] = []
@@ -93,14 +94,18 @@ class ReplyStream:
 
     def whole(self, text: str) -> str:
         """Feed a complete reply and close."""
-        found = lone_trailer(text) if not self.size and self._reading is None else None
-        if found is None:
+        found = split_plain(text) if self._runtime and not self.size and self._reading is None else None
+        read = recover_plain(found[1], self._runtime, self._previous) if self._runtime and found else None
+        if found is None or read is None:
             return self.feed(text) + self.close()
-        visible, part = found
+        visible, tail = found
+        if self._request.holds(tail, read.snapshot):
+            read = _COPIED
+        elif fault := foreign_fault(tail, read.runtime, self._runtime or {}, self._request):
+            read = Recovery("rejected", violations=(fault,))
         self._lone, self.size = text, len(text)
         self._shown.append(visible)
-        read = self._read_part(part)
-        self._reading = ParsedReply(visible, read.snapshot, read.repairs, read.violations, read.status, part.raw)
+        self._reading = ParsedReply(visible, read.snapshot, (), read.violations, read.status, _PLAIN_HEAD + tail)
         return visible
 
     def passes(self, chunk: str) -> bool:
@@ -135,13 +140,15 @@ class ReplyStream:
     @property
     def reading(self) -> ParsedReply:
         """The result for the whole text; closes the stream."""
-        self.close()
+        if self._reading is None:
+            self.close()
         assert self._reading is not None
         return self._reading
 
     def _new_splitter(self) -> Splitter:
         """A splitter that has read what was fed before."""
-        splitter = self._splitter = Splitter(nonce_of(self._runtime), self._snapshots.is_readable)
+        snapshots = self._snapshots = _SnapshotReader(self._runtime, self._previous)
+        splitter = self._splitter = Splitter(nonce_of(self._runtime), snapshots.is_readable)
         if self._lone:
             splitter.feed(self._lone)
             splitter.close()
@@ -170,6 +177,7 @@ class ReplyStream:
         return last
 
     def _read_part(self, part: SnapshotPart) -> Recovery:
+        assert self._snapshots is not None, "parts come from a splitter"
         tail = part.tail if part.head == _PLAIN_HEAD else _without_prefixes(part)
         value = part.value if tail is part.tail else None
         if self._request.holds(tail, value):
@@ -177,7 +185,7 @@ class ReplyStream:
         read = self._snapshots.read(tail, value)
         if read.status not in _USABLE:
             return read
-        fault = foreign_fault(tail, read.runtime, self._runtime, self._request)
+        fault = foreign_fault(tail, read.runtime, self._runtime or {}, self._request)
         if fault:
             return Recovery("rejected", violations=(fault,))
         if tail is part.tail:

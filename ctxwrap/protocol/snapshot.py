@@ -67,8 +67,8 @@ def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) ->
     means removal, a mistake does not.
     """
     returned = data.get("runtime")
-    if isinstance(returned, dict) and _is_canonical(snapshot := {**data, "runtime": runtime}):
-        return Normalised(snapshot, (), tuple(_runtime_violations(returned, runtime)), True)
+    if isinstance(returned, dict) and canonical_items(snapshot := {**data, "runtime": runtime}) is not None:
+        return Normalised(snapshot, (), tuple(runtime_violations(returned, runtime)), True)
     normaliser = _Normaliser(runtime, previous)
     snapshot = normaliser.snapshot(data)
     return Normalised(snapshot, tuple(normaliser.repairs), tuple(normaliser.violations), normaliser.whole)
@@ -119,23 +119,23 @@ def complete_draft(draft: "Draft", previous: State) -> dict[str, Any]:
 _KEPT = ("capabilities", "active_task")
 
 
-def _is_canonical(data: dict[str, Any]) -> bool:
+def canonical_items(data: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the items of a state in canonical form; None if it has another form."""
     from ctxwrap.protocol.models import is_valid
 
     if not is_valid(data):
-        return False
+        return None
     memory = data["memory"]
-    items = memory["core"] + memory["working"] + memory["ephemeral"]
-    if len(set(map(_id_of, items))) < len(items):
-        return False
-    if not all(map(_is_capability, data["capabilities"])):
-        return False
+    items: list[dict[str, Any]] = memory["core"] + memory["working"] + memory["ephemeral"]
+    if len(set(map(_id_of, items))) < len(items) or not all(map(_is_capability, data["capabilities"])):
+        return None
     if len(data) > len(ROOT_KEYS) and any(is_unstorable(data.get(name)) for name in ("working_set", "missing")):
-        return False
-    if max(map(len, items), default=0) <= len(ITEM_KEYS):
-        return True
-    extra = ((key, item[key]) for item in items for key in item.keys() - ITEM_KEYS)
-    return not any(is_unstorable(key) or is_unstorable(value) for key, value in extra)
+        return None
+    if max(map(len, items), default=0) > len(ITEM_KEYS):
+        extra = ((key, item[key]) for item in items for key in item.keys() - ITEM_KEYS)
+        if any(is_unstorable(key) or is_unstorable(value) for key, value in extra):
+            return None
+    return items
 
 
 _id_of = itemgetter("id")
@@ -147,7 +147,8 @@ def _is_capability(entry: Any) -> bool:
     return len(entry if isinstance(entry, str) else _encode(entry)) <= MAX_CAPABILITY
 
 
-def _runtime_violations(returned: Any, injected: State) -> list[str]:
+def runtime_violations(returned: Any, injected: State) -> list[str]:
+    """List what the model changed in the runtime that it was shown."""
     if not isinstance(returned, dict):
         return ["runtime is missing"]
     if returned == injected:
@@ -187,7 +188,7 @@ class _Normaliser:
 
     def snapshot(self, data: dict[str, Any]) -> dict[str, Any]:
         root = self._root(data)
-        self.violations += _runtime_violations(root.get("runtime"), self._runtime)
+        self.violations += runtime_violations(root.get("runtime"), self._runtime)
         memory = self._memory(root["memory"], may_be_empty=self._is_delta)
         return {
             "version": VERSION,

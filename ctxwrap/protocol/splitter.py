@@ -47,10 +47,11 @@ class SnapshotPart(NamedTuple):
 _LONE_HEAD = f"\n{SEPARATOR}\n"
 
 
-def lone_trailer(text: str) -> tuple[str, SnapshotPart] | None:
-    """The visible text and the snapshot of a complete reply that is surely plain text and one strict snapshot.
+def split_plain(text: str) -> tuple[str, str] | None:
+    """Split a complete reply with one plain separator into its visible text and what follows the separator.
 
-    Most replies are; all others, for which this returns None, need a splitter, which splits these in the same way.
+    If the latter is strict JSON, a splitter splits the reply in the same way. All other replies, for which this returns
+    None, need a splitter.
     """
     before, head, tail = text.partition(_LONE_HEAD)
     if not head or "context" in before.lower() or "{" in before or "```" in before or "~~~" in before:
@@ -58,11 +59,8 @@ def lone_trailer(text: str) -> tuple[str, SnapshotPart] | None:
     last = before.rstrip()[-1:]
     if not last or last in "-*_=" or not last.isprintable():
         return None  # nothing precedes the separator, or a rule, which belongs to it
-    found = whole_object(tail, 0) if tail.startswith("{") and '"memory":' in tail else None
-    if found is None or found[1] != len(tail):
-        return None
-    head = head.lstrip()
-    return before.rstrip(SPACE), SnapshotPart(head + tail, head, tail, found[0])
+    is_object = tail.startswith("{") and tail.endswith("}") and '"memory":' in tail
+    return (before.rstrip(SPACE), tail) if is_object else None
 
 
 class Splitter:
@@ -144,7 +142,7 @@ class Splitter:
         if self._step is not Splitter._in_object or self._at != len(self._text):
             return False
         closers = chunk.count("}") + chunk.count("]")
-        if self._closers + closers >= self._object.depth:
+        if (closers or not self._unread) and self._closers + closers >= self._object.depth:
             self._catch_up()
             if self._step is Splitter._in_tail:
                 return self.hides(chunk)

@@ -206,7 +206,7 @@ def _is_fetched(message: Body) -> bool:
 
 def _shows_search(message: Body) -> bool:
     beside = message.get(_BESIDE)
-    found = not _FOUND.isdisjoint(message) and any(message[name] for name in _FOUND.intersection(message))
+    found = not _FOUND.isdisjoint(message) and any(map(message.get, _FOUND.intersection(message)))
     return found or (isinstance(beside, dict) and _shows_search(beside))
 
 
@@ -223,9 +223,11 @@ class Choices:
     def _note(self, payload: Body) -> None:
         if payload.get("choices"):
             self._newest = payload
-        for holder in (payload.get("x_groq"), payload):  # Groq's streams have it in a field of their own
-            if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
-                self._usage = holder["usage"]
+        usage = payload.get("usage")
+        if not isinstance(usage, dict) and isinstance(payload.get("x_groq"), dict):
+            usage = payload["x_groq"].get("usage")  # Groq's streams have it in a field of their own
+        if isinstance(usage, dict):
+            self._usage = usage
 
     def _chunk(self, choice: Body) -> Body:
         """A chunk of the same reply with only `choice`."""
@@ -236,14 +238,6 @@ class Choices:
         choice = event["choices"][at]
         said = self._chunk({**choice, "finish_reason": None})
         return said, set_path(event, ("choices", at), {**choice, "logprobs": None, **no_text})
-
-    @property
-    def _response_id(self) -> str:
-        return str(self._newest.get("id") or "")
-
-    @property
-    def _model(self) -> str:
-        return str(self._newest.get("model") or "")
 
 
 class _Choice:
@@ -290,7 +284,8 @@ class ChatRewriter(Choices):
             message = choice.get("message") or {}
             self.fetched |= not _SHOWING.isdisjoint(message) and _shows_search(message)
             known = self._choice(choice.get("index", at))
-            known.take(message)
+            if message.get("refusal") or message.get("tool_calls"):
+                known.take(message)
             known.finish = str(choice.get("finish_reason") or "")
             text = message.get("content")
             if isinstance(text, str):
@@ -365,8 +360,8 @@ class ChatRewriter(Choices):
             finish=first.finish if first else "",
             natural=first is not None and first.finish == "stop",
             usage=self._usage,
-            response_id=self._response_id,
-            model=self._model,
+            response_id=str(self._newest.get("id") or ""),
+            model=str(self._newest.get("model") or ""),
         )
 
     def _choice(self, index: int) -> _Choice:

@@ -127,8 +127,8 @@ class CompletionsRewriter(Choices):
             finish=self._finish.get(0, ""),
             natural=self._finish.get(0) == "stop",
             usage=self._usage,
-            response_id=self._response_id,
-            model=self._model,
+            response_id=str(self._newest.get("id") or ""),
+            model=str(self._newest.get("model") or ""),
         )
 
     def _channel(self, index: int) -> Channel:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from pydantic_core import from_json
+
 from ctxwrap.protocol.reply import TEXT_FOLLOWS
 from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import set_path
@@ -54,7 +56,9 @@ class Channel:
         """Feed and close: the visible part of a complete text."""
         self._fed.append(text)
         self.closed = True
-        return self._show(self._stream.whole(text))
+        visible = self._stream.whole(text)
+        self._pieces.append(visible)
+        return visible
 
     def tokens(self, arrived: list[Body]) -> list[Body]:
         """The tokens that can leave now: those whose text is visible, cut to the visible part."""
@@ -164,6 +168,8 @@ def reading_of(channels: Sequence[Channel]) -> ParsedReply | None:
     """The reading of a reply with several texts: that of the last one with a snapshot. None while a text is open."""
     if not channels or not channels[-1].closed:
         return None
+    if len(channels) == 1:
+        return channels[0].reading
     readings = [channel.reading for channel in channels if channel.closed]
     found = next((each for each in reversed(readings) if each.status != "missing"), readings[-1])
     follows = any(each.visible.strip() for each in readings[readings.index(found) + 1 :])
@@ -224,20 +230,22 @@ class DeltaPassthrough:
     def __init__(self, *, is_text: bool = True) -> None:
         self._template: _Template | None = None
         self._delta: TextDelta
+        self._is_hiding = False
+        """Whether the last event was hidden; then the next one probably is too."""
         self._unused = 0 if is_text else _MOST_UNUSED
 
     def take(self, raw: bytes) -> bytes | None:
         """What the caller gets for `raw`: `raw` itself or nothing, if it is one text delta that was fed; else None."""
         if self._template is None or (text := self._template.text_in(raw)) is None:
             return None
-        if self._delta.passes(text):
-            shown = raw
-        elif self._delta.hides(text):
-            shown = b""
-        else:
+        if not self._is_hiding and self._delta.passes(text):
+            self._unused = 0
+            return raw
+        self._is_hiding = self._delta.hides(text)
+        if not self._is_hiding:
             return None
         self._unused = 0
-        return shown
+        return b""
 
     def learn(self, raw: bytes, event: Body, delta: TextDelta | None) -> None:
         """Use `raw` as the template for the events that follow, if that is possible."""
@@ -307,7 +315,7 @@ class _Template:
         self._slots, self._rest, self._text = slots, rest, text
         self.event = event
         """The newest event that was parsed; whoever keeps it sees the newest values of the fields that vary."""
-        before, behind = (f'{slots[0].before}"'.encode(), f'"{rest}'.encode()) if len(slots) == 1 else (b"", b"")
+        before, behind = (slots[0].before.encode(), rest.encode()) if len(slots) == 1 else (b"", b"")
         self._before, self._behind = before, behind
         """The bytes around the text, if nothing else varies."""
 
@@ -315,12 +323,14 @@ class _Template:
         """The text of an event that differs only in its slots; None for any other event."""
         if len(raw) > _LONGEST:
             return None
+        if self._before and raw.startswith(self._before) and raw.endswith(self._behind):
+            try:
+                value = from_json(raw[len(self._before) : len(raw) - len(self._behind)])
+                return value if isinstance(value, str) else None
+            except ValueError:
+                pass  # the slower decoder also takes lone surrogates
         varied: Body = {}
         try:
-            if self._before and raw.startswith(self._before) and raw.endswith(self._behind):
-                plain = raw[len(self._before) : -len(self._behind)].decode()
-                if plain.isprintable() and '"' not in plain and "\\" not in plain:
-                    return plain
             whole, at = raw.decode(), 0
             for before, name, kind in self._slots:
                 if not whole.startswith(before, at):

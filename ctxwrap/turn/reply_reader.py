@@ -1,13 +1,12 @@
 """The reply of a turn: its trailer is stripped, its snapshot read, and asked for again if it cannot be used."""
 
 from collections.abc import Callable, Mapping
-from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.callers_list import values_of
 from ctxwrap.pack.builder import Pack
-from ctxwrap.protocol.instructions import SEPARATOR, ask_state, sanitise
+from ctxwrap.protocol.instructions import SEPARATOR, ask_state
 from ctxwrap.protocol.origin import ShownTexts
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
@@ -188,22 +187,16 @@ class SentRequest(NamedTuple):
 
 
 def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
-    """The texts of a request as the caller wrote them and, where that differs, as the model sees them."""
-    said = [*chain.from_iterable(values_of(request.messages, _shown_forms))]
+    """The texts of a request, and those that ctxwrap adds."""
+    said = values_of(request.messages, _TEXT)
     if pack is None:
-        return ShownTexts(said)
+        return ShownTexts(messages=said)
     added = pack.injection
-    own = (*map(_TEXT, added.history), added.protocol, added.background, added.standing)
-    return ShownTexts(said, added.block, own)
+    own = added.protocol, added.background, added.standing
+    return ShownTexts(own, added.block, [*said, *map(_TEXT, added.history)])
 
 
 _TEXT = attrgetter("text")
-
-
-def _shown_forms(message: Message) -> tuple[str, ...]:
-    """The text of a message and, where that differs, the text that the model sees."""
-    text = message.text
-    return (text,) if (shown := sanitise(text)) is text else (text, shown)
 
 
 class _TextReader:
@@ -258,7 +251,7 @@ class ReplyReader:
         self._settings = settings
         self._redactor = redactor_for(settings.redaction)
         self._texts = _TextReader(sent, mode, inputs, settings)
-        self.use(sent)
+        self._reasks: ReaskLoop | None = None
         self._rewriter = adapter.rewriter(caller_body, self._texts.stream)
         self._is_closed = False
         self._complete: Reply | None = None
@@ -273,7 +266,14 @@ class ReplyReader:
     def use(self, sent: SentRequest) -> None:
         """Read the reply as one to `sent`."""
         self._texts.sent = sent
-        self.reasks = ReaskLoop(self._adapter, sent.body, self._settings, self._texts.read)
+        self._reasks = None
+
+    @property
+    def reasks(self) -> ReaskLoop:
+        """The questions about the reply; most replies need none."""
+        if self._reasks is None:
+            self._reasks = ReaskLoop(self._adapter, self._texts.sent.body, self._settings, self._texts.read)
+        return self._reasks
 
     def whole(self, payload: Body) -> Body:
         """Read a whole reply; return the caller's view of it, or `payload` itself if it cannot be read."""
@@ -326,7 +326,11 @@ class ReplyReader:
         """Whether all text has come without a usable snapshot, and the model is to be asked for one."""
         if self._mode != "enabled" or self.is_saved or self.broken or self.error:
             return False
-        return (self._is_closed or self._rewriter.spoken) and self.reasks.wants(self._reply)
+        if not self._is_closed and not self._rewriter.spoken:
+            return False
+        reply = self._reply
+        is_read = reply.reading is None or reply.reading.status in USABLE
+        return not is_read and self.reasks.wants(reply)
 
     def question(self) -> Body:
         """The request that asks for the snapshot alone; `answered` or `unanswered` takes what comes of it."""
@@ -348,13 +352,16 @@ class ReplyReader:
             return ""
         return self.broken or interrupted or "incomplete stream"
 
+    def reask_events(self, run: str) -> list[Record]:
+        return self._reasks.events(run) if self._reasks is not None else []
+
     def is_snapshot_due(self, reply: Reply) -> bool:
         return self._mode == "enabled" and is_due(reply)
 
     @property
     def fetched(self) -> bool:
         """Whether the provider fetched something for the reply or for an answer to a question."""
-        return self._rewriter.fetched or self.reasks.fetched
+        return self._rewriter.fetched or (self._reasks is not None and self._reasks.fetched)
 
     @property
     def raw_reading(self) -> ParsedReply | None:
@@ -365,7 +372,7 @@ class ReplyReader:
     def reply(self) -> Reply:
         """The reply so far; its reading is redacted and has the snapshot of an answer, if there is one."""
         reply = self._reply
-        reading = self.reasks.reading or reply.reading
+        reading = (self._reasks and self._reasks.reading) or reply.reading
         if reading is None:
             return reply
         if self._redactor is not None:

@@ -279,7 +279,7 @@ class Turn:
         messages = records.answer(reply, redactor, outcome.status, aborted, origin)
         if redactor is not None and self.reader.raw_reading is not None:
             redactor.reading(self.reader.raw_reading)  # counts what it finds there
-        events = self.reader.reasks.events(self.id) if self.reader.reasks.attempts else []
+        events = self.reader.reask_events(self.id)
         events += records.snapshot(self._with_violations(reply.reading), applied, outcome.operations, origin, due=due)
         if outcome.operations and applied is None:
             events += records.observation(outcome.operations)

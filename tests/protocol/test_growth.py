@@ -116,6 +116,8 @@ def test_snapshots_of_a_reply_share_one_repair_limit_and_valid_ones_use_none() -
     small = f'{SEPARATOR}\n{{"version":"2.2","memory":{{"core":[{ITEM},]}}}}\n\nHi.\n\n'
     assert read_reply(small).status == "repaired"
     stream = ReplyStream()
+    stream.feed("\n")
+    assert stream._snapshots is not None
     stream._snapshots._effort.left = 0
     stream.feed(small)
     assert stream.reading.status == "rejected"

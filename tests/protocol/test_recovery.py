@@ -2,6 +2,8 @@
 
 import copy
 import json
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import read_reply
-from ctxwrap.protocol.recovery import recover
+from ctxwrap.protocol.recovery import recover, recover_plain
 from ctxwrap.types import ParsedReply
 from tests.protocol.test_reply import ITEM, RUNTIME, SEPARATOR, state
+from tests.support import examples
 
 OTHER = {**ITEM, "id": "core-2", "content": 'She said "no", then left.', "tags": ["b", "c"]}
 STATE = state(memory={"core": [ITEM, OTHER], "working": [{**ITEM, "id": "w-1"}], "ephemeral": []}, active_task="Tea")
@@ -352,3 +355,83 @@ def test_ambiguous_lines_are_not_read(text: str) -> None:
         f"version: 2.2\n## core\n{text}\n## working\n## ephemeral\n## capabilities\nactive_task: x", None, None
     )
     assert reading.snapshot is None
+
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
+    | st.sampled_from(['"k": v', "a : b"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+CHANGES: list[tuple[Any, ...]] = [
+    *((name,) for name in (*STATE, "missing", "working_set", "dropped", "other")),
+    *(("runtime", name) for name in (*RUNTIME, "other")),
+    *(("memory", "core", 1, name) for name in (*ITEM, "other")),
+]
+KEYS = ['"id"', '"round"', '"tags"', '"core"', '"memory"', '"runtime"', '"datetime"', '"version"', '"b"', '"']
+BEFORE_KEYS = [
+    "",
+    "",
+    "",
+    '"id": 1, ',
+    '"round": 3,',
+    '"\\u0069d" : 1, ',
+    '"core": [], ',
+    '"memory"\n:{},',
+    "{",
+    ",",
+    " ",
+]
+
+
+@examples(600)
+@given(
+    st.sampled_from(CHANGES),
+    VALUES,
+    st.sampled_from([None, 1, "\t"]),
+    st.sampled_from([(", ", ": "), (",", ":"), (" , ", " : ")]),
+    st.sampled_from(KEYS),
+    st.sampled_from(BEFORE_KEYS),
+    st.integers(0, 3),
+)
+def test_plain_trailer_is_read_like_any_other(
+    path: tuple[Any, ...],
+    value: Any,
+    indent: int | str | None,
+    separators: tuple[str, str],
+    key: str,
+    before_key: str,
+    place: int,
+) -> None:
+    data = copy.deepcopy(STATE)
+    *holders, name = path
+    reduce(getitem, holders, data)[name] = value
+    start, *rest = json.dumps(data, indent=indent, separators=separators).split(key)
+    for at, part in enumerate(rest):
+        start += (before_key if at == place else "") + key + part
+    read = recover_plain(start, RUNTIME, STATE)
+    assert read is None or repr(read) == repr(recover(start, RUNTIME, STATE))
+
+
+@pytest.mark.parametrize(
+    "layout", [{}, {"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}, {"separators": (" , ", " : ")}]
+)
+def test_canonical_trailer_is_plain_in_every_layout(layout: dict[str, Any]) -> None:
+    whole = {**STATE, "capabilities": ["a", {"name": "b", "scope": "c"}], "missing": [{"question": "Why?"}]}
+    for data in (STATE, whole, {**STATE, "runtime": {}}, {**STATE, "dropped": ["core-9"]}):
+        read = recover_plain(json.dumps(data, **layout), RUNTIME, STATE)
+        assert read is not None
+        assert read.snapshot == {**data, "runtime": RUNTIME}
+
+
+@pytest.mark.parametrize("key", ['"version"', '"round"', '"memory"', '"core"', '"id"', '"name"'])
+def test_trailer_with_a_key_twice_is_not_plain(key: str) -> None:
+    text = json.dumps({**STATE, "capabilities": [{"name": "b"}]})
+    assert recover_plain(text, RUNTIME, STATE) is not None
+    start, end = text.split(key, 1)
+    value = json.JSONDecoder().raw_decode(end, 2)[1]
+    assert recover_plain(f"{start}{key}{end[:value]}, {key}{end}", RUNTIME, STATE) is None

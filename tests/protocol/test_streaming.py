@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.splitter import Splitter, lone_trailer
+from ctxwrap.protocol.splitter import Splitter
 from tests.protocol.corpus import CLASSES, PARAGRAPHS, cases, of_class
 from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OLD, OPENINGS, RUNTIME, SPELLINGS
 from tests.support import examples
@@ -92,7 +92,9 @@ def test_complete_reply_is_read_like_its_stream(before: list[str], json: str, af
 
 def test_usual_reply_needs_no_splitter() -> None:
     for text in ("Done.", "é\r\n", "  Two\n\nlines: \n"):
-        assert lone_trailer(f"{text}\n{SEPARATOR}\n{JSON}") is not None
+        stream = ReplyStream(RUNTIME)
+        stream.whole(f"{text}\n{SEPARATOR}\n{JSON}")
+        assert (stream.reading.status, stream._splitter) == ("clean", None)
 
 
 @examples(400)
