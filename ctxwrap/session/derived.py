@@ -209,7 +209,6 @@ class Derived:
         for name, data in self._contents(memory, state).items():
             before = self._saved.get(name)
             if before != data:
-                self._saved.pop(name, None)  # an interrupted save may leave no file
                 self._save(files, name, before or b"", data)
                 self._saved[name] = data
         self.children.save(files)

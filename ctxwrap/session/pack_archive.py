@@ -187,7 +187,6 @@ class PackArchive:
         """Write `pack.json` and `pack.md` of the newest call, unless they are up to date."""
         shown = str((past.pack or {}).get("sha256") or ""), open_in(past.missing)
         if shown != self._saved and (view := self.newest(past)) is not None:
-            self._saved = "", ()  # an interrupted save may leave no files
             save_pack(view, self._log.files)
             self._saved = shown
 

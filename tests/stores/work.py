@@ -54,7 +54,6 @@ class Worker:
             self.log.save_checkpoint(Checkpoint(positions, {"turn": number}))
             self.log.files.save("context/small", b"%d" % number)
             self.log.files.save("context/large", b"%d" % number * 6000)
-            self.log.files.link("context/large", "context/linked")
             self.log.files.save("pinned/lasting", b"%d" % number * 6000, lasting=True)
         self._tell({"files": [str(number)]})
 

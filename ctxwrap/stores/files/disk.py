@@ -117,33 +117,6 @@ def replace(path: str, data: bytes, *, lasting: bool) -> None:
         sync_directory(os.path.dirname(path))
 
 
-def renew(path: str, temporary: str, data: bytes, directory: int | None = None) -> None:
-    """Replace a file; whoever opens it finds the old content, none or the new one, and a crash may leave none.
-
-    The old file is written again under a temporary name: to make another takes three times as long.
-    """
-    try:
-        _take_away(path, temporary, directory)
-        with opened(temporary, os.O_WRONLY | os.O_CREAT, directory) as handle:
-            write_all(handle, data)
-            os.ftruncate(handle, len(data))
-        os.rename(temporary, path, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory)
-        raise
-
-
-def _take_away(path: str, temporary: str, directory: int | None) -> None:
-    """Rename a file, or remove it if others have it, too."""
-    with contextlib.suppress(FileNotFoundError):
-        known = os.stat(path, dir_fd=directory, follow_symlinks=False)
-        if stat.S_ISREG(known.st_mode) and known.st_mode & stat.S_IWUSR and known.st_nlink == 1:
-            os.rename(path, temporary, src_dir_fd=directory, dst_dir_fd=directory)
-        else:
-            os.unlink(path, dir_fd=directory)
-
-
 def make_directory(path: str) -> None:
     """Create a directory and its parents, readable by the owner only; existing ones are not changed."""
     if os.path.isdir(path):

@@ -342,7 +342,7 @@ class FileLog:
         record = {**checkpoint.known, "ctx": {"positions": dict(checkpoint.positions)}}
         with self._explained("write to"):
             line = encode_batch([record], self._foundation(checkpoint.positions))
-            disk.renew(self._checkpoint_path, f"{self._checkpoint_path}.new", line)
+            disk.replace(self._checkpoint_path, line, lasting=False)
 
     def _foundation(self, positions: Mapping[str, int]) -> int:
         """A checksum of this session's log up to these positions: each last line covers all lines before it."""

@@ -62,10 +62,8 @@ class FileTree:
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         with self._explained("write to"):
             with self._directory(name, make=True) as (directory, last):
-                if lasting:
-                    self._put_in_place(directory, last, data)
-                elif len(data) > _SMALL and not name.startswith(f"{CACHE}/"):
-                    disk.renew(last, f".{last}.new", data, directory)
+                if lasting or (len(data) > _SMALL and not name.startswith(f"{CACHE}/")):
+                    self._put_in_place(directory, last, data, lasting=lasting)
                 else:
                     with disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, directory) as handle:
                         disk.write_all(handle, data)
@@ -73,12 +71,16 @@ class FileTree:
             if lasting:
                 self._sync_names(name)
 
-    def _put_in_place(self, directory: int, last: str, data: bytes) -> None:
+    def _put_in_place(self, directory: int, last: str, data: bytes, *, lasting: bool) -> None:
         temporary = f".{last}.new"
         try:
             with disk.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, directory) as handle:
                 disk.write_all(handle, data)
-                os.fsync(handle)
+                if lasting:
+                    os.fsync(handle)
+            if not lasting:  # some file systems flush the data when a rename replaces a file
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(last, dir_fd=directory)
             os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
             with contextlib.suppress(OSError):
