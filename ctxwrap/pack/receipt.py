@@ -93,9 +93,10 @@ def items_in(event: Record) -> tuple[PackItem, ...]:
 def _read(row: list[Any]) -> PackItem:
     name, tokens, *refs = row
     unusual = refs.pop() if refs and isinstance(refs[-1], dict) else {}
-    shape, named = _SHAPES[name], tuple(map(str, refs))
-    freshness = _freshness(named[0][-_LONGEST:]) if shape.source == _LOG and len(named) == 1 else 0
-    item = shape._replace(tokens=tokens, refs=named, freshness=freshness)
+    kind, source, _, included, reason, priority, _, origin, visibility, _ = _SHAPES[name]
+    named = tuple(map(str, refs))
+    freshness = _freshness(named[0][-_LONGEST:]) if source == _LOG and len(named) == 1 else 0
+    item = PackItem(kind, source, tokens, included, reason, priority, freshness, origin, visibility, named)
     return item._replace(**_known(unusual)) if unusual else item
 
 

@@ -45,7 +45,7 @@ _FAR = timedelta(days=366)
 _FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
 """The fields kept of a grant, and the number of files."""
 
-_FORMAT = 21
+_FORMAT = 22
 """The checkpoint's format; increment it when the content, or how records are folded, changes."""
 
 
