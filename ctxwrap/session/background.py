@@ -11,8 +11,16 @@ from ctxwrap.session.threads import wait_for_detached
 
 logger = logging.getLogger("ctxwrap")
 
-_QUIET, _LATEST = 20.0, 60.0
-"""Work runs when its subject has been quiet for so many seconds; it is not put off any more after the second number."""
+_QUIET, _LATEST = 120.0, 600.0
+"""Work runs when its subject has been quiet for so many seconds; it is not put off any more after the second number.
+
+Writing the derived files costs as much CPU as two calls, for one turn as for five, so they wait for the turns of a
+person who reads and types in between.
+"""
+
+_MOST = 256
+"""How many subjects wait. Beyond that the one that has been quiet for longest is due: work keeps its subject in memory,
+and the end of the process waits for all of it."""
 
 _POLL = 5.0
 """Seconds between looks at what is due. Waking the thread instead would cost the caller time."""
@@ -30,8 +38,8 @@ class _Pending(NamedTuple):
 
 
 class Background:
-    def __init__(self, quiet: float = _QUIET, latest: float = _LATEST) -> None:
-        self._quiet, self._latest = quiet, latest
+    def __init__(self, quiet: float = _QUIET, latest: float = _LATEST, most: int = _MOST) -> None:
+        self._quiet, self._latest, self._most = quiet, latest, most
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._pending: dict[Hashable, _Pending] = {}
@@ -87,7 +95,7 @@ class Background:
             while True:
                 now = monotonic()
                 subject, pending = next(iter(self._pending.items()), (None, None))
-                if pending is not None and pending.due <= now:
+                if pending is not None and (pending.due <= now or len(self._pending) > self._most):
                     del self._pending[subject]
                     self._doing = subject
                     return pending.work

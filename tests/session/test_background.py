@@ -76,3 +76,19 @@ def test_work_of_a_subject_that_is_never_quiet_is_not_put_off_for_ever() -> None
         background.schedule("busy", lambda number=number: work(number))
     background.finish()
     assert done[0] > 1
+
+
+def test_of_more_subjects_than_may_wait_the_one_quiet_for_longest_is_due() -> None:
+    background, done, ended = Background(most=2), list[str](), threading.Event()
+
+    def work(subject: str) -> None:
+        done.append(subject)
+        ended.set()
+
+    for subject in ("a", "b", "c"):
+        background.schedule(subject, lambda subject=subject: work(subject), starts=False)
+    background.schedule("a", lambda: work("a"))
+    assert ended.wait(60)
+    assert done == ["b"]
+    background.finish()
+    assert done == ["b", "c", "a"]
