@@ -74,9 +74,7 @@ def compare(
     not shown; what another turn changed meanwhile stays unless this turn changed it too; one id never stands for two
     facts. Evidence of use counts regardless of what the model wrote. `statements` are the user's own, as in `observe`.
     """
-    placed, before = _placed(shown), shown["memory"]
-    changed = [each for each in returned["memory"].items() if each[1] != before.get(each[0])]  # most tiers stay
-    written: _Placed = {item["id"]: (tier, item) for tier, items in changed for item in items}
+    placed, written = _placed(shown), _placed(returned)
     dropped = returned.get("dropped")
     gone = {id for id in dropped if id in placed and written.get(id, placed[id]) == placed[id]} if dropped else set()
     comparison = _Comparison(now, turn)

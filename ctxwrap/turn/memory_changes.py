@@ -34,14 +34,17 @@ def memory_changes(
     violation = ""
     if settings.snapshot == "full":
         snapshot, violation = drop_omitted(shown, snapshot)
-    if not EXAMPLE_CONTENTS.isdisjoint(map(_content_of, chain.from_iterable(snapshot["memory"].values()))):
-        snapshot = _without_examples(snapshot)
+    tiers, before = snapshot["memory"], shown["memory"]
+    changed = {tier: items for tier, items in tiers.items() if items != before.get(tier)}  # most tiers stay
+    if not EXAMPLE_CONTENTS.isdisjoint(map(_content_of, chain.from_iterable(changed.values()))):
+        changed = _without_examples(changed)
     # A model that saw foreign text may not write core memory; what the user stated in plain words may still go there.
     model_writes_core = highest_tier(circumstances.origin, foreign_core=circumstances.foreign_core) == "core"
     stated: tuple[Statement, ...] = ()
     if reads_statements and not model_writes_core:
-        stated = user_statements(circumstances.said, [item["content"] for item in snapshot["memory"]["core"]])
-    return compare(shown, snapshot, memory, circumstances, stated), (violation,) if violation else ()
+        stated = user_statements(circumstances.said, map(_content_of, _without_examples(tiers)["core"]))
+    operations = compare(shown, {**snapshot, "memory": changed}, memory, circumstances, stated)
+    return operations, (violation,) if violation else ()
 
 
 def changes_with_owners(
@@ -71,11 +74,9 @@ def changes_with_owners(
     return operations, violations, tuple(each for each in given if each.operations)
 
 
-def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`snapshot` without items that the model copied from the instructions."""
-    tiers = snapshot["memory"].items()
-    kept = {tier: [item for item in items if item["content"] not in EXAMPLE_CONTENTS] for tier, items in tiers}
-    return {**snapshot, "memory": kept}
+def _without_examples(tiers: Mapping[str, Any]) -> dict[str, Any]:
+    """Memory items without those that the model copied from the instructions."""
+    return {tier: [item for item in items if item["content"] not in EXAMPLE_CONTENTS] for tier, items in tiers.items()}
 
 
 _content_of = itemgetter("content")

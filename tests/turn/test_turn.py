@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, parse_block
+from ctxwrap.protocol.instructions import EXAMPLE_CONTENTS, SEPARATOR, asks_for_trailer, parse_block
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.settings import Mode, Settings
@@ -49,6 +49,16 @@ def test_request_body_carries_protocol_memory_and_runtime() -> None:
     assert state is not None
     assert state["runtime"] == RUNTIME.as_json()
     assert state["memory"]["core"] == [KNOWN]
+
+
+@pytest.mark.parametrize("others", [(), (KNOWN,), (KNOWN, item("new"))], ids=len)
+def test_items_copied_from_the_instructions_are_not_remembered(others: tuple[dict[str, Any], ...]) -> None:
+    changed = turn()
+    copied = [item(f"copied-{at}", content) for at, content in enumerate(sorted(EXAMPLE_CONTENTS))]
+    changed.reader.whole(reply(*copied, *others))
+    changed.closing_records(holding(SHOWN))
+    new = [each["id"] for each in others if each is not KNOWN]
+    assert [(each.kind, each.id) for each in changed.record.operations] == [("add", id) for id in new]
 
 
 def test_reply_becomes_operations_against_the_shown_memory() -> None:

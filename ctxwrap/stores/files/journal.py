@@ -140,13 +140,20 @@ class Journal:
         file = OpenFile(self.path, _FLAGS) if lasting else handles.take(self.path, _FLAGS)
         if not self.is_current or file is not self._seen:
             file = self._cleared(file)
+        end, check, tail = self.end, self._check, self._tail
         try:
-            is_open = bool(self._tail) and not self._tail.endswith(b"\n")
-            lines = encode_batch(records, self._check, self._synced if lasting else None)
-            self._write(file.handle, b"\n" + lines if is_open else lines)
+            lines = encode_batch(records, check, self._synced if lasting else None)
+            if tail and not tail.endswith(b"\n"):
+                lines = b"\n" + lines
+            disk.write_all(file.handle, lines)
         except BaseException:
+            with contextlib.suppress(OSError):  # else the next writer cuts it off
+                os.ftruncate(file.handle, end)
             file.close()
             raise
+        self._before = end, check, tail
+        self.end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
+        self._check = int(self._tail[OWN_CHECKSUM], 16)
         if lasting:
             return Written(self, file, self._file, self.end)
         handles.keep(file)
@@ -178,18 +185,6 @@ class Journal:
     def know_synced(self, file: int, position: int) -> None:
         if file == self._file:
             self._synced = max(self._synced, position)
-
-    def _write(self, handle: int, lines: bytes) -> None:
-        end = self.end
-        try:
-            disk.write_all(handle, lines)
-        except BaseException:
-            with contextlib.suppress(OSError):  # else the next writer cuts it off
-                os.ftruncate(handle, end)
-            raise
-        self._before = end, self._check, self._tail
-        self.end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
-        self._check = int(self._tail[OWN_CHECKSUM], 16)
 
     def _certain(self, file: OpenFile) -> tuple[OpenFile, os.stat_result]:
         """The open file, or another if the path names another; after a failed sync it is written again."""
