@@ -99,7 +99,7 @@ def diff_epoch(epoch: Tiers, memory: Tiers, among: Set[str] | None = None) -> Ep
     A new decay or touch is not a change: the content is the same.
     """
     before = known_epoch(epoch).places
-    kept: list[str] = []  # but changed
+    kept: set[str] = set()
     same: list[str] = []
     shown: Tiers = {"core": [], "working": [], "ephemeral": []}
     changes: Tiers = {"core": [], "working": [], "ephemeral": []}
@@ -111,16 +111,15 @@ def diff_epoch(epoch: Tiers, memory: Tiers, among: Set[str] | None = None) -> Ep
                 continue
             was = before.get(id)
             if was is not None:
-                if was == (tier, item) or _is_unchanged(was, (tier, item)):
+                kept.add(id)
+                if _is_unchanged(was, (tier, item)):
                     same.append(id)
                     here.append(was[1])
                     continue
-                kept.append(id)
             changes[tier].append(item)
             here.append(item)
-    gone = before.keys() - same
-    same.sort()
-    return EpochDelta(shown, changes, sorted(gone.difference(kept)) if gone else [], same)
+    dropped = sorted(before.keys() - kept) if len(kept) < len(before) else []
+    return EpochDelta(shown, changes, dropped, sorted(same))
 
 
 def unchanged_ids(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
@@ -137,7 +136,7 @@ def should_end_epoch(epoch_tokens: int, changed_tokens: int, is_history_cut: Cal
 
 
 def _is_unchanged(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
-    return one[0] == other[0] and {**one[1], **_VOLATILE} == {**other[1], **_VOLATILE}
+    return one == other or (one[0] == other[0] and {**one[1], **_VOLATILE} == {**other[1], **_VOLATILE})
 
 
 _VOLATILE = {"decay": 0, "round": 0}

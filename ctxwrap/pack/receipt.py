@@ -62,26 +62,20 @@ def items_as_json(items: Iterable[PackItem]) -> list[Any]:
         row: list[Any] = [name, tokens, *refs]
         newest = _newest_in(refs[0][-_LONGEST_SPAN:]) if source == _LOG and len(refs) == 1 else 0
         if usual != (reason, priority, origin, visibility) or freshness != newest:
-            row.append(_unusual(item, usual, newest))
+            unusual: Record = {}
+            if reason != usual[0]:
+                unusual["reason"] = reason
+            if priority != usual[1]:
+                unusual["priority"] = priority
+            if freshness != newest:
+                unusual["freshness"] = freshness
+            if origin != usual[2]:
+                unusual["origin"] = origin
+            if visibility != usual[3]:
+                unusual["visibility"] = visibility
+            row.append(unusual)
         rows.append(row)
     return rows
-
-
-def _unusual(item: PackItem, usual: tuple[Any, ...], newest: int) -> Record:
-    """The fields of an item that differ from its shape."""
-    reason, priority, origin, visibility = usual
-    unusual: Record = {}
-    if item.reason != reason:
-        unusual["reason"] = item.reason
-    if item.priority != priority:
-        unusual["priority"] = item.priority
-    if item.freshness != newest:
-        unusual["freshness"] = item.freshness
-    if item.origin != origin:
-        unusual["origin"] = item.origin
-    if item.visibility != visibility:
-        unusual["visibility"] = item.visibility
-    return unusual
 
 
 def _freshness(source: str, refs: tuple[str, ...]) -> int:
