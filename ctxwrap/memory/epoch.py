@@ -1,6 +1,6 @@
 """Epochs: memory frozen as the model was shown it, so that requests begin alike, and what changed since."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import TIERS
@@ -76,8 +76,6 @@ class KnownEpoch:
         """The items by id, each with its tier."""
         self.tokens: dict[object, int] = {}
         """By what counted them."""
-        self.same: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]] = {}
-        """By tier, the items of memory that were compared last, if all were unchanged; those of the epoch; the ids."""
 
 
 def known_epoch(epoch: Tiers) -> KnownEpoch:
@@ -95,41 +93,33 @@ _known_epochs: dict[int, KnownEpoch] = {}
 """By identity."""
 
 
-def diff_epoch(epoch: Tiers, memory: Tiers, among: set[str] | None = None) -> EpochDelta:
+def diff_epoch(epoch: Tiers, memory: Tiers, among: Set[str] | None = None) -> EpochDelta:
     """Compare `memory`, or those `among` its items, with `epoch`.
 
     A new decay or touch is not a change: the content is the same.
     """
-    known = known_epoch(epoch)
-    before = known.places
-    kept: list[str] = []  # but changed
+    before = known_epoch(epoch).places
+    kept: set[str] = set()
     same: list[str] = []
     shown: Tiers = {"core": [], "working": [], "ephemeral": []}
     changes: Tiers = {"core": [], "working": [], "ephemeral": []}
     for tier in TIERS:
-        here, items, last = shown[tier], memory[tier], known.same.get(tier)
-        if last is not None and last[0] == items and (among is None or among.issuperset(last[2])):
-            here += last[1]
-            same += last[2]
-            continue
-        for item in items:
+        here = shown[tier]
+        for item in memory[tier]:
             id = item["id"]
             if among is not None and id not in among:
                 continue
             was = before.get(id)
             if was is not None:
-                if was == (tier, item) or _is_unchanged(was, (tier, item)):
+                kept.add(id)
+                if _is_unchanged(was, (tier, item)):
                     same.append(id)
                     here.append(was[1])
                     continue
-                kept.append(id)
             changes[tier].append(item)
             here.append(item)
-        if items and len(here) == len(items) and not changes[tier]:
-            known.same[tier] = [*items], [*here], same[-len(items) :]
-    gone = before.keys() - same
-    same.sort()
-    return EpochDelta(shown, changes, sorted(gone.difference(kept)) if gone else [], same)
+    dropped = sorted(before.keys() - kept) if len(kept) < len(before) else []
+    return EpochDelta(shown, changes, dropped, sorted(same))
 
 
 def unchanged_ids(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
@@ -146,7 +136,7 @@ def should_end_epoch(epoch_tokens: int, changed_tokens: int, is_history_cut: Cal
 
 
 def _is_unchanged(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
-    return one[0] == other[0] and {**one[1], **_VOLATILE} == {**other[1], **_VOLATILE}
+    return one == other or (one[0] == other[0] and {**one[1], **_VOLATILE} == {**other[1], **_VOLATILE})
 
 
 _VOLATILE = {"decay": 0, "round": 0}

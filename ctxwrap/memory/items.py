@@ -224,7 +224,7 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
     """
     found: set[str] = set()
     for number, message in messages:
-        found.add(origin_of(message))
+        found.add(_ROLES.get(message.role, "tool") if isinstance(message.content, str) else origin_of(message))
         if foreign and message.role == "assistant":
             found.add(foreign.get(number, ""))
     return least_trusted_foreign(found) or ("user" if "user" in found else "assistant")

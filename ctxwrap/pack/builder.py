@@ -288,12 +288,12 @@ class _Packing:
         others = {**self.inputs.state}
         del others["memory"]
         self.state, self.brief = {"memory": shown, **others}, frozenset(unchanged)
-        self.chosen.state = {
-            "memory": changes,
-            **({"unchanged": unchanged} if unchanged else {}),
-            **({"dropped": dropped} if dropped else {}),
-            **others,
-        }
+        sent: dict[str, Any] = {"memory": changes}
+        if unchanged:
+            sent["unchanged"] = unchanged
+        if dropped:
+            sent["dropped"] = dropped
+        self.chosen.state = sent | others
         self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
         self.epoch = made.epoch if made.is_new else None
         self.items += made.items

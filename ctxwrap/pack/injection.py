@@ -1,9 +1,9 @@
 """The chosen items as the texts of a request, in an order that keeps prompt caches valid."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.encoding import encode_json
@@ -25,26 +25,27 @@ from ctxwrap.stores.log_format import count_in, numbers_in, ranges
 from ctxwrap.types import Body, Candidate, Injection, Message, Prefix, Record, Runtime
 
 
-@dataclass(slots=True)
 class Chosen:
     """What is sent in addition to the caller's request."""
 
-    instructions: str = ""
+    instructions = ""
     """Files with the role system or developer, below the boot header."""
-    session_texts: dict[str, list[Candidate]] = field(default_factory=dict)
-    """Texts of the session, by the block that holds them."""
     epoch: Tiers | None = None
     """The memory that stays the same during an epoch."""
-    files: str = ""
+    files = ""
     history: tuple[Message, ...] = ()
     left_out: frozenset[int] = frozenset()
-    references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    references: Mapping[int, Mapping[str, str]] = MappingProxyType({})
     found: Sequence[str] = ()
     """Retrieved passages, as lines."""
-    offered: str = ""
+    offered = ""
     """Texts that the caller offers for this call."""
-    state: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any]
     """The memory, or what differs from the epoch."""
+
+    def __init__(self) -> None:
+        self.session_texts: dict[str, list[Candidate]] = {}
+        """Texts of the session, by the block that holds them."""
 
     @property
     def texts(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ctxwrap.protocol.instructions import encode_escaped
 from ctxwrap.redaction.visibility import MODEL_ONLY
 from ctxwrap.types import PackItem
 
-_ID, _TYPE, _CONTENT = itemgetter("id"), itemgetter("type"), itemgetter("content")
+_ID, _TYPE = itemgetter("id"), itemgetter("type")
 
 ItemSizes = Callable[[Sequence[dict[str, Any]]], list[int]]
 
@@ -76,7 +76,7 @@ def sizes(count: Callable[[str], int]) -> Sizes:
         return [count(_lasting(item)) + _PASSING for item in items]
 
     def brief(items: Sequence[dict[str, Any]]) -> list[int]:
-        return list(map(size, map(str, map(_ID, items)), map(str, map(_CONTENT, items))))
+        return [size(str(item["id"]), str(item["content"])) for item in items]
 
     return Sizes(whole, brief)
 

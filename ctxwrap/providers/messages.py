@@ -147,14 +147,19 @@ def with_injected_texts(
     The rest is what has no spoken message to go to. Content that is one text stays one, so that the message has the
     same bytes when it is sent again without the block.
     """
-    newest = last_index(messages, is_spoken)
+    newest, block = last_index(messages, is_spoken), injection.block
     if newest < 0:
-        return messages, join_texts(injection.background, injection.block)
+        return messages, join_texts(injection.background, block)
     messages = list(messages)
     if injection.background:
         first = first_index(messages, is_spoken)
         messages[first] = with_content(messages[first], prepend_text, injection.background, text_type)
-    messages[newest] = with_content(messages[newest], append_text, injection.block, text_type)
+    message = messages[newest]
+    content = message.get("content")
+    if isinstance(content, str) and content and block:  # most requests
+        messages[newest] = {**message, "content": f"{content}\n\n{block}"}
+    else:
+        messages[newest] = with_content(message, append_text, block, text_type)
     return messages, ""
 
 

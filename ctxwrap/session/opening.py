@@ -75,7 +75,7 @@ def opening_of(
     return TurnInputs(
         runtime=past.next_runtime(number, now),
         state=state,
-        new=tuple(zip((*changed_system, *new), (*[number] * len(changed_system), *rounds), strict=True)),
+        new=(*[(message, number) for message in changed_system], *zip(new, rounds, strict=True)),
         history=history,
         parent=branch.id_of(alignment.keep) if branches else "",
         first_message=first_message,

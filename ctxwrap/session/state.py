@@ -171,9 +171,13 @@ class SessionState:
             return Runtime(round, timestamp(now), timestamp(now))
         if self.runtime.round == round:
             return self.runtime
-        last = datetime.fromisoformat(self.runtime.datetime)
-        then = now if now > last else _moment_after(last, now, datetime.fromisoformat(self.runtime.startup_at))
-        return Runtime(round, timestamp(then), self.runtime.startup_at)
+        written, last, began = timestamp(now), self.runtime.datetime, self.runtime.startup_at
+        is_alike = len(last) == len(written) and last[10] == "T" and last[-1] == "Z"  # and in the order of time
+        if not is_alike or written <= last:
+            before = datetime.fromisoformat(last)
+            if now <= before:
+                written = timestamp(_moment_after(before, now, datetime.fromisoformat(began)))
+        return Runtime(round, written, began)
 
     def _take_message(self, at: int, record: Record, whole: Callable[[Record], Record]) -> None:
         control: Record = record.get("ctx") or {}

@@ -1,6 +1,7 @@
 """The pack of a call, for every budget and whatever the sources hold."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
 from ctxwrap.pack.selection import Retrieved
-from ctxwrap.protocol.instructions import blocks_in, boundary_of
+from ctxwrap.protocol.instructions import REMINDER, blocks_in, boundary_of, frame_state
+from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.retrieval.selection import Passage
 from ctxwrap.settings import Settings, Shares
@@ -137,6 +139,21 @@ def test_no_budget_is_ever_exceeded(files: WorkingSetView, opening: TurnInputs, 
     sent = CHAT.inject({"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}, made.injection)
     whole = Measure(MODEL).body(CHAT.request_tokens, sent)
     assert whole <= max(told["limit"], told["fixed"]), "as the provider counts it"
+
+
+@given(task=st.text() | WORDS, round=st.integers(1, 10**6), more=st.sampled_from([{}, {"missing": ["Where?"]}]))
+def test_frames_count_as_a_state_without_memory_whatever_its_digits(
+    task: str, round: int, more: dict[str, Any]
+) -> None:
+    empty = {"memory": {"core": [], "working": [], "ephemeral": []}, "capabilities": [], "active_task": task, **more}
+    runtime, count = RUNTIME._replace(round=round), Measure(MODEL).text
+    memory = {**empty["memory"], "core": [item("c-1", "x")]}
+    opening = TurnInputs(runtime=runtime, state={**empty, "memory": memory}, new=(), history=(), parent="")
+    body = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}]}
+    made = pack(PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled"), opening, PackSources(), Settings())
+    framed = re.sub("[0-9]", "0", frame_state(with_runtime(empty, runtime)))
+    (frames,) = (each.tokens for each in made.items if each.kind == "memory")
+    assert frames == count(framed) + count(REMINDER) + 64
 
 
 @SOME

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ctxwrap.protocol.instructions import DELTA_TEXT, PROTOCOL_TEXT, SEPARATOR, sanitise
+from ctxwrap.protocol.origin import ShownTexts
 from ctxwrap.protocol.reply import read_reply
 
 RUNTIME = {"round": 3, "datetime": "2026-02-20T18:45:12.000451Z", "startup_at": "2026-02-20T18:30:00.000002Z"}
@@ -90,3 +91,14 @@ def test_own_snapshot_before_a_foreign_one_is_applied() -> None:
     reading = read_reply(f"{own}\n\n{SEPARATOR}\n{json.dumps({**STATE, 'runtime': OTHER})}", RUNTIME)
     assert reading.snapshot is not None
     assert reading.snapshot["active_task"] == "own"
+
+
+def test_injected_text_counts_as_written_and_as_the_model_sees_it() -> None:
+    text = f"Note {SEPARATOR}\n{json.dumps(STATE)}"
+    shown = ShownTexts(injected=[text, "", "no object"])
+    assert sanitise(text) != text
+    assert shown.holds(json.dumps(STATE))
+    assert shown.quotes(text[:20])
+    assert shown.quotes(sanitise(text)[:20])
+    assert shown.has_lookalike
+    assert not ShownTexts(injected=["no object"]).has_lookalike

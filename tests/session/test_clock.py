@@ -15,6 +15,7 @@ import ctxwrap
 from ctxwrap.session.state import SessionState
 from ctxwrap.settings import Settings
 from ctxwrap.testing import Answer, ScriptedProvider
+from ctxwrap.types import Runtime
 from tests.support import lines
 
 BEGAN = datetime(2026, 11, 17, tzinfo=UTC)
@@ -40,6 +41,15 @@ def test_clock_never_goes_back(jumps: list[timedelta]) -> None:
 def test_one_call_in_the_far_future_does_not_keep_the_clock_there(future: datetime) -> None:
     moments = told(BEGAN, future, BEGAN + timedelta(days=1), BEGAN + timedelta(days=2))
     assert moments == [BEGAN, future, BEGAN + timedelta(days=1), BEGAN + timedelta(days=2)]
+
+
+@pytest.mark.parametrize("written", ["2026-11-17 12:00:00.000000Z", "2026-11-17T13:00:00+01:00", "2026-11-17T12:00Z"])
+def test_time_in_another_form_is_compared_as_a_time(written: str) -> None:
+    past, noon = SessionState(Settings()), BEGAN + timedelta(hours=12)
+    past.runtime = Runtime(1, written, "2026-11-17T00:00:00.000000Z")
+    early, late = (past.next_runtime(2, noon + timedelta(hours=hours)).datetime for hours in (-1, 1))
+    assert noon < datetime.fromisoformat(early) < noon + timedelta(minutes=1)
+    assert datetime.fromisoformat(late) == noon + timedelta(hours=1)
 
 
 def test_maximum_datetime_is_no_error() -> None:

@@ -26,6 +26,7 @@ from ctxwrap.tokens.counting import (
     forget_counters,
     pieces,
 )
+from ctxwrap.tokens.measure import measure_for
 from ctxwrap.tokens.models import UNKNOWN, Family, family_of, litellm_directory
 from tests.tokens.texts import SAMPLES
 
@@ -321,7 +322,9 @@ def _modules_after(code: str) -> list[str]:
 
 
 def test_forget_counters_makes_new_counters() -> None:
-    before = counter_for("some-model")
+    before, measure = counter_for("some-model"), measure_for("some-model")
+    assert measure_for("some-model") is measure
     forget_counters()
     assert counter_for("some-model") is not before
+    assert measure_for("some-model") is not measure
     assert family_of("some-model") == UNKNOWN
