@@ -40,6 +40,9 @@ class TierView:
 
     def at(self, then: int, moved: Mapping[str, MemoryItem]) -> list[dict[str, Any]]:
         """Return what the model sees in a round, most important first; `moved` have changed tiers by then."""
+        moved = (
+            {id: item for id, item in moved.items() if id in self._items or item.tier == self._tier} if moved else {}
+        )
         if not moved and (self._shown is not None or not self._items):
             return [*self._shown] if self._shown else []
         if not moved and len(self._items) == 1:  # without an order to find

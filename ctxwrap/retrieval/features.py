@@ -170,7 +170,8 @@ class FeatureMatrix:
         lookup, entries, meanings, row = self.lookup, self.entries, self.lookup.meant, 0
         if len(words) > _MAX_TERMS:
             words = lookup.rarest(words[:_MAX_CONSIDERED], _MAX_TERMS)
-        for word, (own, forms) in zip(words, lookup.find(words), strict=True):
+        for word in words:
+            own, forms = lookup.find(word)
             meant = lookup.meant_by(word, wanted) if word in meanings else None
             if own:
                 entries.append((own, row, own[2], OWN))
@@ -217,8 +218,8 @@ class FeatureMatrix:
         by_word = weights[REACH:-REACH].reshape(self._words, width)
         if self.seen < width:
             by_word[:, self.seen :] = 0.0
-        np.add.reduce(by_word, 0, np.float32, words)
-        np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0, np.float32, around)
+        words[:] = np.add.reduce(by_word, 0)
+        around[:] = np.add.reduce(_spread_maximum(weights).reshape(self._words, width), 0)
         around *= self.scan.by_marks(_IS_PASSAGE, "is passage")
         around[self.seen :] = 0.0
         _scale(words)
@@ -264,12 +265,12 @@ _KEY = ("numbers", "parts")
 
 def is_specific(index: Index, text: str, end: int | None = None) -> bool:
     """Whether a term or date of `text` distinguishes passages before `end`; what nearly all of them have does not."""
-    lookup, words = lookup_in(index, end), [*dict.fromkeys(search_terms(text[:MAX_READ]))]
-    for first in range(0, len(words), _MAX_TERMS):
-        for own, forms in lookup.find(words[first : first + _MAX_TERMS]):
-            having = own.having if own else min([form.having for form in forms], default=inf)
-            if having <= lookup.common:
-                return True
+    lookup = lookup_in(index, end)
+    for word in dict.fromkeys(search_terms(text[:MAX_READ])):
+        own, forms = lookup.find(word)
+        having = own.having if own else min([form.having for form in forms], default=inf)
+        if having <= lookup.common:
+            return True
     return bool(dates_in(text, _DAY))
 
 

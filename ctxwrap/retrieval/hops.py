@@ -33,7 +33,7 @@ def second_hop(
         if score < scores[0] - _FAR:
             break
         counts = exp((score - scores[0]) / _SCALE)
-        for term in lookup.rare([*set(search_terms(text or "")) - evidence.known_words], most, _MAX_TERMS):
+        for term in lookup.rare(set(search_terms(text or "")) - evidence.known_words, most, _MAX_TERMS):
             if term.term not in followed:
                 followed[term.term] = -counts * term.rarity, term.term, term
     if not followed:

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from math import log
@@ -22,7 +22,6 @@ PREFIX = 5
 """Words that share this many first letters count as forms of one word."""
 
 _PREFIX_OF = itemgetter(slice(PREFIX))
-_RAREST = itemgetter(1, 0)
 
 _MAX_FORMS = 6
 """Maximum other forms of a word."""
@@ -189,56 +188,40 @@ class Lookup:
         """Return the weight of a term, or of several together, whose passages may be counted more than once."""
         return log((self.count + 1) / (min(having, self.count) + 0.5))
 
-    def find(self, words: Sequence[str]) -> list[tuple[Term | None, list[Term]]]:
-        """Return the term of each word, if it occurs, and related terms: other forms, compounds and their parts."""
-        known, starting, ending, full = self._found, self._starting, self._ending, self._full
-        new = [word for word in words if word not in known]
-        families = map(self._newest.get, [word[:PREFIX] for word in new])
-        for word, own, alike in zip(new, self._terms(new), families, strict=True):
-            related = _NO_TERMS
-            if (
-                full
-                or len(word) >= LONG_WORD
-                or word[:_LEAST_START] in starting
-                or word[-PREFIX:] in ending
-                or (alike and alike != [word])
-            ):
-                related = self.known(self._related_to(word))
-            known[word] = own, related
-        return [*map(known.__getitem__, words)]
+    def find(self, word: str) -> tuple[Term | None, list[Term]]:
+        """Return the term of a word, if it occurs, and related terms: other forms, compounds and their parts."""
+        found = self._found.get(word)
+        if found is None:
+            related = self._related_to(word)
+            found = self._found[word] = self._term(word), self.known(related) if related else _NO_TERMS
+        return found
 
     def meant_by(self, word: str, wanted: Container[str]) -> list[Term]:
         """Return terms that a query word may stand for, without those that are wanted anyway."""
         meant = self.meant.get(word)
         return self.known([each for each in sorted(meant) if each not in wanted]) if meant else []
 
-    def known(self, words: Sequence[str]) -> list[Term]:
+    def known(self, words: Iterable[str]) -> list[Term]:
         """Return the terms that occur."""
-        return [*filter(None, self._terms(words))] if words else _NO_TERMS
+        return [term for word in words if (term := self._term(word))]
 
-    def rare(self, words: Sequence[str], most: float, count: int) -> list[Term]:
+    def _term(self, word: str) -> Term | None:
+        having, full = bisect_left(last[0], self._open) if (last := self._last(word)) else 0, None
+        if self._full and (full := self._family(word[:PREFIX]).get(word)):
+            having += full.having if self._open >= 0 else full.before(self.count)
+        return _made_term((word, having, log((self.count + 1) / (having + 0.5)), full, last)) if having else None
+
+    def rare(self, words: Iterable[str], most: float, count: int) -> list[Term]:
         """Return the rarest of the words that are in more than one and at most so many passages."""
-        if not self._full:  # most words of a passage are in no other
-            words = [word for word in words if (last := self._last(word)) and len(last[0]) > 1]
-        return sorted([term for term in self._terms(words) if term and 1 < term.having <= most], key=_RAREST)[:count]
-
-    def _terms(self, words: Sequence[str]) -> list[Term | None]:
-        """Return the term of each word, if it occurs."""
-        whole, end = self.count + 1, self._open
-        if not self._full:
-            return [
-                _made_term((word, having, log(whole / (having + 0.5)), None, last))
-                if last and (having := bisect_left(last[0], end))
-                else None
-                for word, last in zip(words, map(self._last, words), strict=True)
-            ]
-        found: list[Term | None] = []
-        for word, last in zip(words, map(self._last, words), strict=True):
-            having, full = bisect_left(last[0], end) if last else 0, self._family(word[:PREFIX]).get(word)
-            if full:
-                having += full.having if end >= 0 else full.before(self.count)
-            found.append(_made_term((word, having, log(whole / (having + 0.5)), full, last)) if having else None)
-        return found
+        found = []
+        for word in words:
+            having = bisect_left(last[0], self._open) if (last := self._last(word)) else 0
+            if self._full and (full := self._family(word[:PREFIX]).get(word)):
+                having += full.having if self._open >= 0 else full.before(self.count)
+            if 1 < having <= most:
+                found.append((having, word))
+        found.sort()
+        return self.known([word for _, word in found[:count]])
 
     def _related_to(self, word: str) -> list[str]:
         """Return terms with the same prefix and about the same length, then compounds with the word, then its parts."""

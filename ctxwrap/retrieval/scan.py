@@ -38,6 +38,9 @@ _FORM_WEIGHT = 0.3
 _THRESHOLD_STEPS, _THRESHOLD_FACTOR = 6, 0.75
 """How often the score threshold is lowered, and by what factor."""
 
+_SPARSE = 128
+"""Places are sorted if there are fewer than one in so many."""
+
 _TINY = 1e-9
 _STEPS = np.arange(2048) * _TINY
 
@@ -219,8 +222,11 @@ def _are_high(found: FeatureColumn, most: int) -> Ints:
 
 
 def _distinct(places: Ints, size: int) -> Ints:
-    """Return each of the places below `size` once, in order; without sorting, as numpy's `unique` does."""
-    found = np.zeros(size, bool)
+    """Return each of the places below `size` once, in order."""
+    if len(places) * _SPARSE < size:
+        places = np.sort(places)
+        return places[first_of_each(places)]
+    found = np.zeros(size, bool)  # which is faster than sorting many
     found[places] = True
     return found.nonzero()[0]
 

@@ -176,7 +176,7 @@ class _Filling:
             if place in taken:
                 continue
             if room < _MIN_TOKENS or misfits >= _MAX_MISFITS:
-                self._miss(hit, "no room was left")
+                missed.setdefault(place, (hit[3], place, hit, "no room was left"))
                 if len(missed) < _MAX_MISSED:
                     continue
                 return
@@ -192,9 +192,9 @@ class _Filling:
                     tokens += lines.count(_rendered(heading))
             if tokens > room:
                 misfits += 1
-                self._miss(hit, "it did not fit")
+                missed.setdefault(place, (hit[3], place, hit, "it did not fit"))
             elif not said.keys().isdisjoint(ends) and self._is_repeated(terms, ends):
-                self._miss(hit, "nearly the same is there")
+                missed.setdefault(place, (hit[3], place, hit, "nearly the same is there"))
             else:
                 missed.pop(place, None)
                 headings.add(heading)
@@ -219,9 +219,6 @@ class _Filling:
                         return True
         return False
 
-    def _miss(self, hit: "RankedPassage", why: str) -> None:
-        self.missed.setdefault(hit[0], (hit[3], hit[0], hit, why))
-
     def trim(self, budget: int) -> tuple[str, int]:
         """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
         text = self._text()
@@ -229,7 +226,7 @@ class _Filling:
         while self.taken and tokens > budget:
             worst = min(self.taken.values(), key=_BY_SCORE)
             del self.taken[worst.place]
-            self._miss(worst, "it did not fit")
+            self.missed.setdefault(worst.place, (worst.score, worst.place, worst, "it did not fit"))
             text = self._text()
             tokens = self.lines.count(text) if text else 0
         return text, tokens

@@ -22,7 +22,7 @@ from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.missing import questions_as_json, questions_shown
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
-from ctxwrap.stores.log_format import message_range
+from ctxwrap.stores.log_format import message_range, message_ranges
 from ctxwrap.types import (
     NOTHING_FOREIGN,
     ForeignOrigins,
@@ -214,8 +214,8 @@ def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tu
     best = found[:_TRUSTED]
     numbers = [passage.number for passage in best]
     made, lowest, highest = [], min(numbers), max(numbers)
-    for item in past.memory.swap.values():
-        first, last = message_range(item.source)
+    swapped = past.memory.swap.values()
+    for item, (first, last) in zip(swapped, message_ranges([item.source for item in swapped]), strict=True):
         if first <= highest and lowest <= last and not item.successor and any(first <= at <= last for at in numbers):
             made.append(item)
     if not made:
