@@ -28,6 +28,7 @@ from ctxwrap.protocol.grammar import (
 
 _BROKEN, _WHOLE = len("con"), len("context")
 """Where a name is broken up, and its length."""
+_OWN_FRAME = b"ctxwrap-context>\n"
 _BLANKS = " \t\u200b\u200c\u200d\u2060\ufeff\u00ad`"
 _ENTITIES = ("lt;", "#60;", "#x3c;")
 _ANGLES = (
@@ -85,7 +86,7 @@ def _names_before(stop: int, text: str) -> list[int]:
     small, names = small_ascii(text), list[int]()
     at = small.find(b"context", 0, stop)
     while at >= 0:
-        if small[at - len("ctxwrap-") : at + len("context>\n")] != b"ctxwrap-context>\n":
+        if small[at - len("ctxwrap-") : at + len("context>\n")] != _OWN_FRAME:
             names.append(at)
         at = small.find(b"context", at + _WHOLE, stop)
     return names
@@ -98,6 +99,9 @@ def small_ascii(text: str) -> bytes:
 
 def has_imitation(text: str) -> bool:
     """Whether `text` contains a separator with a snapshot, as it is or unescaped."""
+    small, last = small_ascii(text), max(map(text.rfind, KEY_SIGNS))
+    if small.count(b"context", 0, last) == small.count(_OWN_FRAME, 0, last):
+        return False  # it has no name of a separator, and unescaping adds none
     for each in unescaped_forms(text):
         last = max(map(each.rfind, KEY_SIGNS))  # behind it there are no keys of a snapshot
         names = _names_before(last, each)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
@@ -55,19 +57,21 @@ class ShownTexts:
             neutral = [plain for text in written if (plain := sanitise(text)) is not text] if written else []
             self._shown = [_analysed(text) for text in (*self._texts, *written, *neutral) if "{" in text]
         end = _packed(object_[-_ENOUGH:])
+        keyed: list[_ShownText] = []
         for shown in self._shown:
             if not shown.packed:
                 if object_ in shown.text:
                     return True
             elif end in shown.packed and _packed(object_) in shown.packed:
                 return True
+            else:
+                keyed.append(shown)
         if value is None:
             try:
                 value, _ = strict_prefix(object_)
             except ValueError:
                 return False
-        bare = _without_runtime(value)
-        return any(bare in shown.objects for shown in self._shown if shown.packed)
+        return _without_runtime(value) in chain.from_iterable(map(_objects_of, keyed))
 
     def quotes(self, text: str) -> bool:
         """Whether `text` was shown verbatim."""
@@ -96,6 +100,8 @@ class _ShownText:
         """The objects in it, in any spelling, without their runtime."""
         return [_without_runtime(data) for each in unescaped_forms(self.text) for data in _objects_in(each)]
 
+
+_objects_of = attrgetter("objects")
 
 # Our own texts and the history recur in many requests.
 _analysed_short = lru_cache(maxsize=256)(_ShownText)

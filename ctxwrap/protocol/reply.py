@@ -94,14 +94,17 @@ class ReplyStream:
 
     def whole(self, text: str) -> str:
         """Feed a complete reply and close."""
-        found = split_plain(text) if self._runtime and not self.size and self._reading is None else None
-        read = recover_plain(found[1], self._runtime, self._previous) if self._runtime and found else None
-        if found is None or read is None:
+        runtime = self._runtime
+        found = split_plain(text) if runtime and not self.size and self._reading is None else None
+        if not runtime or found is None:
             return self.feed(text) + self.close()
         visible, tail = found
+        read = recover_plain(tail, runtime, self._previous)
+        if read is None:
+            return self.feed(text) + self.close()
         if self._request.holds(tail, read.snapshot):
             read = _COPIED
-        elif fault := foreign_fault(tail, read.runtime, self._runtime or {}, self._request):
+        elif fault := foreign_fault(tail, read.runtime, runtime, self._request):
             read = Recovery("rejected", violations=(fault,))
         self._lone, self.size = text, len(text)
         self._shown.append(visible)
