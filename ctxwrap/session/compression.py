@@ -121,7 +121,9 @@ class Compression:
             lines += ["", f"## So far ({given.summary['source']})", "", str(given.summary["text"]).strip()]
         said = (("user", given.user), ("assistant", given.assistant))
         behind = message_range(str(given.summary["source"]))[1] if given.summary else 0
-        rows = [f"messages:{row.first}-{row.last}: {row.text}" for row in given.rows if row.last > behind and row.text]
+        rows = [
+            f"messages:{row.first}-{row.last}: {text}" for row in given.rows if row.last > behind and (text := row.text)
+        ]
         sections = (
             ("Since then" if given.summary else "So far", rows),
             ("Known", [view.text for view in self._of("fact") if view.item.tier == "core"]),
