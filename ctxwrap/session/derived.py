@@ -143,7 +143,7 @@ class Derived:
         if blobs:
             self.dedup.take(f"messages:{number}", blobs, tokens)
         self.collected.take_message(number, message.role, text, control)
-        self._note_time(control.get("time"))
+        self._note_time(control)
         if message.role == "tool":
             for blob in blobs:
                 self._outputs.put(_output(blob, message))
@@ -164,7 +164,7 @@ class Derived:
 
     def _fold_event(self, kind: Any, control: Any, runtime: Any) -> None:
         if isinstance(control, dict):
-            self._note_time(control.get("time"))
+            self._note_time(control)
             if kind in COUNTING:
                 self._messages = int(control.get("messages") or self._messages)
                 self.swap.end_turn(self._messages)
@@ -257,7 +257,8 @@ class Derived:
             self._digest.add(chunk.row)
         self.swap.filled.clear()
 
-    def _note_time(self, time: Any) -> None:
+    def _note_time(self, control: Record) -> None:
+        time = control.get("time")
         if isinstance(time, str) and time > self.updated_at:
             self.updated_at = time
 

@@ -108,12 +108,13 @@ def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMess
     records = session.pick(kept.number for kept in messages)
     raws = []
     for number, message, _ in messages:
-        text = message.text
+        text, record = message.text, records.get(number) or {}
         if END_MARKER in text:
             before = before_end_marker(text)
             text = text if before is None else before
         if text.strip() not in ("", PURGED):
-            raws.append(RawMessage(number, message.role, text, _time(records.get(number)), message.name))
+            time = str((record.get("ctx") or {}).get("time") or "")
+            raws.append(RawMessage(number, message.role, text, time, message.name))
     return raws
 
 
@@ -123,7 +124,3 @@ def before_end_marker(text: str) -> str | None:
         return None
     before, _, last = text.rstrip().rpartition("\n")
     return before if last.strip() == END_MARKER else None
-
-
-def _time(record: Record | None) -> str:
-    return str(((record or {}).get("ctx") or {}).get("time") or "")

@@ -113,8 +113,7 @@ class EntryLedger:
     requests: dict[str, SeenRequest] = field(default_factory=dict)
 
     def take_message(self, number: int, role: str, text: str, control: Record) -> None:
-        asked = control.get("request")
-        if isinstance(asked, dict):
+        if "request" in control and isinstance(asked := control["request"], dict):
             self.requests[str(asked["id"])] = SeenRequest(number, str(asked["said"]))
             while len(self.requests) > _REQUESTS:
                 self.requests.pop(next(iter(self.requests)))

@@ -271,12 +271,30 @@ def test_checkpoint_of_another_log_is_ignored(tmp_path: Path) -> None:
     assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
 
 
-def test_partial_checkpoint_after_a_crash_is_replaced(tmp_path: Path) -> None:
-    path = kept(tmp_path, "a")
-    (path.parent / ".checkpoint.new").write_bytes(b"half of")
-    assert FileStore(tmp_path).open(KEY).load_checkpoint() is not None
+def test_partial_checkpoint_after_a_crash_is_written_again(tmp_path: Path) -> None:
+    path = kept(tmp_path, "a", "b" * 100)
+    path.write_bytes(path.read_bytes()[:50])
+    assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
+    kept(tmp_path, "c")
+    known = FileStore(tmp_path).open(KEY).load_checkpoint()
+    assert known is not None
+    assert known.known == {"texts": ["c"]}
+    assert sorted(file.name for file in path.parent.iterdir()) == [
+        ".checkpoint",
+        ".lock",
+        "messages.jsonl",
+        "meta.json",
+    ]
+
+
+def test_a_checkpoint_is_written_in_place(tmp_path: Path) -> None:
+    path = kept(tmp_path, "a" * 9000)
+    before = path.stat().st_ino
     kept(tmp_path, "b")
-    assert not list(path.parent.glob("*.new"))
+    known = FileStore(tmp_path).open(KEY).load_checkpoint()
+    assert known is not None
+    assert known.known == {"texts": ["b"]}
+    assert path.stat().st_ino == before
 
 
 def test_a_checkpoint_that_cannot_be_written_is_explained(tmp_path: Path) -> None:

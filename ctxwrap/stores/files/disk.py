@@ -117,6 +117,13 @@ def replace(path: str, data: bytes, *, lasting: bool) -> None:
         sync_directory(os.path.dirname(path))
 
 
+def overwrite(path: str, data: bytes, directory: int | None = None) -> None:
+    """Write a file in place, which takes a fraction of replacing it; a crash may leave a part of the new data."""
+    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, directory) as handle:
+        write_all(handle, data)
+        os.ftruncate(handle, len(data))
+
+
 def make_directory(path: str) -> None:
     """Create a directory and its parents, readable by the owner only; existing ones are not changed."""
     if os.path.isdir(path):
