@@ -187,12 +187,12 @@ def fit_passages(
     chosen: list[Passage] = []
     items: list[PackItem] = []
     headings: set[str] = set()
-    kind, source, usual = _RETRIEVED.name, _RETRIEVED.source, _RETRIEVED.reason
+    kind, source, usual, is_seen = _RETRIEVED.name, _RETRIEVED.source, _RETRIEVED.reason, "model" in seen
     for each in found:
         number, part, text, heading, speaker, _, reasons, origin = each
         named = speaker if heading in headings else f"{heading} {speaker}"
         tokens = size(f"{{{_encoded(named)}:{_encoded(text)}}}") + 1
-        why_not = _why_not(tokens, limit, seen)
+        why_not = "" if is_seen and tokens <= limit else _why_not(tokens, limit, seen)
         if tokens <= limit:
             limit -= tokens
             headings.add(heading)

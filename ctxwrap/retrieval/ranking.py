@@ -165,9 +165,9 @@ class Ranking:
         return [numbers[place] for place in self._layout.places[self._ranked[:count]].tolist()]
 
     def _hits_at(self, ranked: Ints) -> list[RankedPassage]:
-        index, places, scores = self._evidence.index, self._layout.places[ranked].tolist(), self._scores[ranked]
-        numbers, parts = map(index.numbers.__getitem__, places), map(index.parts.__getitem__, places)
-        return [*map(_ranked_passage, zip(places, numbers, parts, scores.tolist(), strict=True))]
+        numbers, parts = self._evidence.index.numbers, self._evidence.index.parts
+        rows = zip(self._layout.places[ranked].tolist(), self._scores[ranked].tolist(), strict=True)
+        return [_ranked_passage((place, numbers[place], parts[place], score)) for place, score in rows]
 
     def leave_out(self, below: int, left: ExcludedMessages) -> None:
         """Keep only messages numbered lower than `below` and not in `left`."""
