@@ -301,8 +301,7 @@ class Branch:
 
     def since(self, number: int) -> list[LoggedMessage]:
         """The recent messages after a message number."""
-        kept = self._columns.kept
-        return kept[bisect_right(kept, number, lo=self._first, key=lambda each: each.number) :]
+        return self._columns.kept[bisect_right(self._columns.numbers, number, lo=self._first) :]
 
     def add(self, kept: LoggedMessage, said: Digest, id: str = "", parent: str = "") -> None:
         """Append a message with its digest, after `parent` if that is not the newest one."""
@@ -358,10 +357,13 @@ class Branch:
             self._keep(self._recent)
 
     def as_json(self) -> Record:
-        recent = [
-            (number, role, content, name, calls, call, dict(extra) if extra else None, dict(tokens))
-            for number, (role, content, name, calls, call, extra), tokens in self._recent
-        ]
+        columns, first = self._columns, self._first
+        fields: list[Iterable[Any]] = list(zip(*columns.messages[first:], strict=True))
+        if fields:
+            *fields, extras = fields
+            fields.append([dict(extra) if extra else None for extra in extras])
+        tokens = [dict(kept.tokens) for kept in columns.kept[first:]]
+        recent = list(zip(columns.numbers[first:], *fields, tokens, strict=True))
         # json parses one long string much faster than a long list
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
         left = {"left": self.left.as_json(), "dropped": self._dropped}

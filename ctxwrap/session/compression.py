@@ -66,6 +66,8 @@ class Compression:
         self._views: dict[str, View] = {}
         self._kinds: dict[str, list[View]] = {}
         """The views of each kind, in the order of their ids."""
+        self._refs: dict[str, tuple[Record, bytes]] = {}
+        """The refs that are not in memory, with their lines, by id."""
         self._files: dict[str, bytes] = {}
         self._made_of: object = None
 
@@ -96,9 +98,19 @@ class Compression:
         return {
             "context/facts.jsonl": lines["fact"],
             "context/decisions.jsonl": lines["decision"],
-            "context/refs.jsonl": lines["ref"] + b"".join(map(line, self._others(refs))),
+            "context/refs.jsonl": lines["ref"] + b"".join(self._lines_of(refs)),
             "context/todo.md": _markdown(todo),
         }
+
+    def _lines_of(self, refs: Sequence[Record]) -> Iterator[bytes]:
+        """The lines of the refs that are not in memory; most were there the last time."""
+        before, self._refs = self._refs, {}
+        for ref in self._others(refs):
+            known = before.get(ref["id"])
+            if known is None or known[0] != ref:
+                known = ref, line(ref)
+            self._refs[ref["id"]] = known
+            yield known[1]
 
     def _others(self, refs: Sequence[Record]) -> Iterator[Record]:
         """The refs that are not in memory: each id once, without files that memory already names."""
@@ -121,7 +133,9 @@ class Compression:
             lines += ["", f"## So far ({given.summary['source']})", "", str(given.summary["text"]).strip()]
         said = (("user", given.user), ("assistant", given.assistant))
         behind = message_range(str(given.summary["source"]))[1] if given.summary else 0
-        rows = [f"messages:{row.first}-{row.last}: {row.text}" for row in given.rows if row.last > behind and row.text]
+        rows = [
+            f"messages:{row.first}-{row.last}: {text}" for row in given.rows if row.last > behind and (text := row.text)
+        ]
         sections = (
             ("Since then" if given.summary else "So far", rows),
             ("Known", [view.text for view in self._of("fact") if view.item.tier == "core"]),

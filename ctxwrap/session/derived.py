@@ -143,7 +143,7 @@ class Derived:
             self._digest_filled()
         if blobs:
             self.dedup.take(f"messages:{number}", blobs, tokens)
-        self.collected.take_message(number, message, control)
+        self.collected.take_message(number, message.role, text, control)
         self._note_time(control)
         if message.role == "tool":
             for blob in blobs:
@@ -164,10 +164,11 @@ class Derived:
             self.swap.begin_window(first)
 
     def _fold_event(self, kind: Any, control: Any, runtime: Any) -> None:
-        self._note_time(control)
-        if kind in COUNTING and isinstance(control, dict):
-            self._messages = int(control.get("messages") or self._messages)
-            self.swap.end_turn(self._messages)
+        if isinstance(control, dict):
+            self._note_time(control)
+            if kind in COUNTING:
+                self._messages = int(control.get("messages") or self._messages)
+                self.swap.end_turn(self._messages)
         if kind == "start":
             self.created_at = self.created_at or str(runtime["startup_at"])
             self._round = max(self._round, int(runtime["round"]))
@@ -257,8 +258,9 @@ class Derived:
             self._digest.add(chunk.row)
         self.swap.filled.clear()
 
-    def _note_time(self, control: Any) -> None:
-        if isinstance(control, dict) and isinstance(time := control.get("time"), str) and time > self.updated_at:
+    def _note_time(self, control: Record) -> None:
+        time = control.get("time")
+        if isinstance(time, str) and time > self.updated_at:
             self.updated_at = time
 
     def as_json(self) -> Record:

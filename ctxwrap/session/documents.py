@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ctxwrap.memory.items import ORIGINS, Origin, least_trusted
 from ctxwrap.session.redaction import FORGOTTEN
 from ctxwrap.stores.log_format import message_range
-from ctxwrap.types import Message, Record
+from ctxwrap.types import Record
 
 DOCUMENT = "context/document.md"
 
@@ -112,15 +112,14 @@ class EntryLedger:
     """The time of the last one."""
     requests: dict[str, SeenRequest] = field(default_factory=dict)
 
-    def take_message(self, number: int, message: Message, control: Record) -> None:
-        asked = control.get("request")
-        if isinstance(asked, dict):
+    def take_message(self, number: int, role: str, text: str, control: Record) -> None:
+        if "request" in control and isinstance(asked := control["request"], dict):
             self.requests[str(asked["id"])] = SeenRequest(number, str(asked["said"]))
             while len(self.requests) > _REQUESTS:
                 self.requests.pop(next(iter(self.requests)))
-        if message.role != "system" and "purged" not in control:
+        if role != "system" and "purged" not in control:
             self.entries += 1
-            self.characters += len(message.text)
+            self.characters += len(text)
             self.newest = str(control.get("time") or self.newest)
 
     def take_event(self, event: Record) -> None:

@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
 from typing import Any, NamedTuple
 
 from ctxwrap.language.words import WordTable, terms_of
@@ -42,63 +42,80 @@ class ExtractedSentence(NamedTuple):
     score: float = 0.0
 
 
+Candidate = tuple[int, str, str]
+"""The number and the role of a message, and one of its sentences."""
+
+
 class Extract:
     """The candidate sentences of a growing stretch of messages."""
 
-    def __init__(self, candidates: Iterable[ExtractedSentence] = ()) -> None:
+    def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
         self._candidates = list(candidates)
         self._looked_at = 0
         """How many of them were looked at."""
-        self._terms: dict[tuple[str, str], frozenset[str]] = {}
-        """The terms of the candidates that were looked at, by role and text."""
-        self._first: list[ExtractedSentence] = []
+        self._first: dict[tuple[str, str], _Looked] = {}
         """The first of those with the same role and text: no other one can be chosen."""
         self._counts: Counter[str] = Counter()
 
     def add(self, number: int, role: str, text: str) -> None:
         if role in ("user", "assistant"):
-            self._candidates += [ExtractedSentence(number, role, sentence) for sentence in sentences_in(text)]
+            self._candidates += [(number, role, sentence) for sentence in sentences_in(text)]
 
     def best(self) -> list[ExtractedSentence]:
         """The most informative sentences, in their order."""
-        new = [self._look_at(each) for each in self._candidates[self._looked_at :]]
-        self._looked_at += len(new)
-        self._counts.update(chain.from_iterable(new))
-        weights = {
-            term: (count if count < _COMMON else _COMMON) + _OWN_WEIGHTS[term] for term, count in self._counts.items()
-        }
+        self._look_at(self._candidates[self._looked_at :])
+        common = dict(zip(self._counts, map(min, self._counts.values(), repeat(_COMMON)), strict=True))
         scored = [
             ExtractedSentence(number, role, text, score)
-            for (number, role, text, _), terms in zip(self._first, self._terms.values(), strict=True)
-            if (score := _score(role, text, len(terms), sum(map(weights.__getitem__, terms))))
+            for (role, text), (number, terms, own, factor) in self._first.items()
+            if (score := _score(own + sum(map(common.__getitem__, terms)), factor, len(terms)))
         ]
         return _chosen([each for each in scored if each.score >= _FILLER] or scored)
 
-    def _look_at(self, candidate: ExtractedSentence) -> frozenset[str]:
-        """The terms of a candidate."""
-        said = candidate.role, candidate.text
-        terms = self._terms.get(said)
-        if terms is None:
-            terms = self._terms[said] = frozenset(terms_of(candidate.text.removesuffix(_CUT)))
-            self._first.append(candidate)
-        return terms
+    def _look_at(self, candidates: Sequence[Candidate]) -> None:
+        new = []
+        for number, role, text in candidates:
+            known = self._first.get((role, text))
+            if known is None:
+                terms = frozenset(terms_of(text.removesuffix(_CUT)))
+                own = sum(map(_OWN_WEIGHTS.__getitem__, terms))
+                known = self._first[role, text] = _Looked(number, terms, own, _factor(role, text))
+            new.append(known.terms)
+        self._counts.update(chain.from_iterable(new))
+        self._looked_at += len(new)
 
-    def as_json(self) -> list[tuple[Any, ...]]:
-        return list(map(tuple, self._candidates))  # named ones take three times as long to encode
+    def as_json(self) -> list[Candidate]:
+        return self._candidates
 
     @classmethod
     def from_json(cls, value: Iterable[Iterable[Any]]) -> "Extract":
-        return cls(ExtractedSentence(*each) for each in value)
+        return cls((number, role, text) for number, role, text in value)
+
+
+class _Looked(NamedTuple):
+    """A candidate that was looked at."""
+
+    number: int
+    terms: frozenset[str]
+    own: int
+    """The weights of its terms, apart from how often they occur."""
+    factor: float
 
 
 _OWN_WEIGHTS = WordTable(lambda term: 3 if any(map(str.isdigit, term)) else 1)
 """The weights of terms, apart from how often they occur."""
 
 
-def _score(role: str, text: str, terms: int, weight: float) -> float:
+def _factor(role: str, text: str) -> float:
+    """Less for a question."""
+    return (1.25 if role == "user" else 1.0) * (0.6 if text.endswith(("?", "？")) else 1.0)
+
+
+def _score(weight: float, factor: float, terms: int) -> float:
     """The weight of its terms: more for repeated terms, less for a question or a single word."""
-    weight *= (1.25 if role == "user" else 1.0) * (0.6 if text.endswith(("?", "？")) else 1.0)
-    weight *= 0.4 if terms < 2 else 1.0
+    weight *= factor
+    if terms < 2:
+        weight *= 0.4
     return round(weight / (6 + terms), 4)
 
 
@@ -143,10 +160,12 @@ class ConversationDigest:
 def sentences_in(text: str) -> list[str]:
     """The first sentences of a text, each on one line."""
     found: list[str] = []
-    for sentence in _SENTENCE.finditer(text[:_READ]):
-        line = _on_one_line(sentence[0])
+    text = text[:_READ]
+    is_printable = text.isprintable()
+    for sentence in _SENTENCE.finditer(text):
+        line = " ".join((sentence[0] if is_printable else _printable(sentence[0])).split())
         if len(line) > 1:
-            found.append(line)
+            found.append(line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}{_CUT}")
             if len(found) == _PER_MESSAGE:
                 break
     return found
@@ -177,11 +196,8 @@ def _chosen(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]:
     return sorted(best, key=lambda each: each.number)
 
 
-def _on_one_line(text: str) -> str:
-    if not text.isprintable():
-        text = "".join(each if each.isprintable() else " " for each in text)
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}{_CUT}"
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 _LONGEST_PATH = 300

@@ -45,7 +45,7 @@ _FAR = timedelta(days=366)
 _FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
 """The fields kept of a grant, and the number of files."""
 
-_FORMAT = 21
+_FORMAT = 22
 """The checkpoint's format; increment it when the content, or how records are folded, changes."""
 
 
@@ -210,9 +210,10 @@ class SessionState:
 
     def origin_of(self, messages: Iterable[LoggedMessage]) -> Origin:
         """The least trusted origin of these messages."""
+        if self.origins.least is None:  # no message is foreign
+            return "user" if any(kept.message.role == "user" for kept in messages) else "assistant"
         numbered = [(kept.number, kept.message) for kept in messages]
-        foreign = {number: self.origins.of(number) or "" for number, _ in numbered} if self.origins.least else {}
-        return origin_of_all(numbered, foreign)
+        return origin_of_all(numbered, {number: self.origins.of(number) or "" for number, _ in numbered})
 
     def _take_system(self, said: Digest, turn: str) -> None:
         """Replace the system messages by those of the newest turn."""

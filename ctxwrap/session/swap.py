@@ -200,14 +200,15 @@ class SwapIndex:
     def take_message(
         self, number: int, message: Message, said: Digest, tokens: int, id: str, blobs: Sequence[Record]
     ) -> None:
-        if self._open is None:
-            self._open = Chunk(number)
         chunk = self._open
-        if message.role == "tool":
+        if chunk is None:
+            chunk = self._open = Chunk(number)
+        is_output = message.role == "tool"
+        if is_output:
             for blob in blobs:
                 self._note_output(str(blob["id"]), number)
         chunk.add(number, message, said, tokens, id)
-        if message.role == "tool":
+        if is_output:
             chunk.add_output(number, message, blobs)
         if chunk.is_full:
             self._closed.append(chunk)
