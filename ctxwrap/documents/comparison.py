@@ -33,7 +33,7 @@ from ctxwrap.documents.vocabulary import (
 from ctxwrap.language.dates import Day, days_in
 from ctxwrap.language.patterns import folded, has_any, shortest_hints
 from ctxwrap.language.vocabulary import TIME
-from ctxwrap.language.words import term_of, terms_of
+from ctxwrap.language.words import each_term, term_of, terms_of
 
 Verdict = Literal["other", "same", "confirmed", "changed"]
 
@@ -358,18 +358,19 @@ class ChangeHints:
         small = folded(said)
         self._moves = [hint for hint in _MOVE_HINTS if hint in small] if _DIGIT.search(said) else []
         self._done = [hint for hint in _DONE_HINTS if hint in small]
+        self._has_doubtful = "\u0131" in said or max(map(len, texts), default=0) > MAX_READ
         self._said = said
-        self._forms: dict[str, list[str]] | None = None
+        self._words: set[str] | None = None
         self._tasks: Sequence[str] = ()
-        self._verbs: set[str] = set()
+        self._has_verbs = False
         self._past: list[str] = []
-        """For the tasks last asked about, their verbs, and words of the texts that may be past forms of them."""
+        """For the tasks last asked about, whether they have verbs, and words of the texts that may be past forms."""
 
     def may_change(self, text: str, tasks: Sequence[str]) -> bool:
         """Whether a sentence of a text may finish one of these tasks or move a day."""
         if tasks != self._tasks:
             self._look_for(tasks)
-        if tasks and self._verbs and _is_doubtful(text):
+        if self._has_doubtful and self._has_verbs and _is_doubtful(text):
             return True
         if not (self._moves or self._done or self._past):
             return False
@@ -380,17 +381,24 @@ class ChangeHints:
         return bool(tasks) and (has_any(small, self._done) or has_any(lowered(said), self._past))
 
     def _look_for(self, tasks: Sequence[str]) -> None:
-        verbs = {verb for task in tasks if term_of(verb := _verb_in(task)[0])}
-        self._tasks, self._verbs = tasks, verbs
-        self._past = [form for verb in verbs for form in self._forms_of(term_of(verb)) if form != verb.lower()]
+        verbs: dict[str, set[str]] = {}
+        for task in tasks:
+            verb = _verb_in(task)[0]
+            if term := term_of(verb):
+                verbs.setdefault(term, set()).add(verb.lower())
+        self._tasks, self._has_verbs = tasks, bool(verbs)
+        self._past = self._forms_of(verbs) if verbs else []
 
-    def _forms_of(self, term: str) -> Sequence[str]:
-        if self._forms is None:
-            self._forms = {}
-            for word in set(words_in(self._said)):
-                if not word.endswith(_NOT_PAST):
-                    self._forms.setdefault(term_of(word), []).append(word)
-        return self._forms.get(term, ())
+    def _forms_of(self, verbs: dict[str, set[str]]) -> list[str]:
+        """The words of the texts that may be past forms of verbs, which are given by their terms."""
+        if self._words is None:
+            self._words = set(words_in(self._said))
+        themselves = {verb for same in verbs.values() if len(same) == 1 for verb in same}
+        words = list(self._words - themselves)
+        terms = each_term(words)
+        if verbs.keys().isdisjoint(terms):  # as mostly
+            return []
+        return [word for word, term in zip(words, terms, strict=True) if term in verbs and not word.endswith(_NOT_PAST)]
 
 
 def _in_both_forms(text: str) -> str:

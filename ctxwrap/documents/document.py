@@ -70,7 +70,8 @@ def grow(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLin
 
     Existing text stays, except lines that a message confirms or changes, and finished tasks.
     """
-    entries = [require_raw(entry) for entry in entries]
+    for entry in entries:
+        require_raw(entry)
     document = EMPTY if is_placeholder(document) else trimmed(document)
     hints = ChangeHints([*(entry.text for entry in entries), *(item.content for item in items)])
     growth = _DocumentMerge(document, hints)
@@ -98,16 +99,19 @@ class _DocumentMerge:
 
     def take(self, raw: RawMessage) -> None:
         raw = in_one_line(raw)
-        if raw.role.lower() in IGNORED_ROLES:
+        role = raw.role
+        if role.lower() in IGNORED_ROLES:
             return
-        self._describe(raw)
+        if self._blank:
+            self._describe(raw)
         if raw.speaker:
-            self._merge(DocumentLine("Participants", f"{raw.speaker} – {raw.role}"), "")
-        sentences = _sentences(raw) if self._hints.may_change(raw.text, self._open_tasks()) else []
-        changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in sentences]
-        if raw.role == "assistant":
+            self._merge(DocumentLine("Participants", f"{raw.speaker} – {role}"), "")
+        changes: Sequence[bool] = ()
+        if self._hints.may_change(raw.text, self._open_tasks()):
+            changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in _sentences(raw)]
+        if role == "assistant":
             return
-        lines = [] if any(changes) and len(changes) == 1 else extract_lines(raw, raw.speaker or raw.role.capitalize())
+        lines = [] if any(changes) and len(changes) == 1 else extract_lines(raw, raw.speaker or role.capitalize())
         self._asked = [text for line in lines if (text := self._merge(line, raw.day)) and line.section == "Tasks"]
 
     def remember(self, item: MemoryLine) -> None:
@@ -119,10 +123,9 @@ class _DocumentMerge:
         self._merge(line_of_item(item.type, item.content, "User"), "", is_item=True)
 
     def _describe(self, raw: RawMessage) -> None:
-        if self._blank:
-            self._blank = False
-            since = f" since {raw.day}" if raw.day else ""
-            self._set(append_line(self.sections, "Description", f"A conversation between user and assistant{since}."))
+        self._blank = False
+        since = f" since {raw.day}" if raw.day else ""
+        self._set(append_line(self.sections, "Description", f"A conversation between user and assistant{since}."))
 
     def _set(self, sections: list[Section]) -> None:
         self.sections, self.changed = sections, True

@@ -62,6 +62,8 @@ class MemoryLine(NamedTuple):
 
 def require_raw(entry: object) -> RawMessage:
     """Return the entry; raise `TypeError` for a summary: documents must not grow from summaries."""
+    if type(entry) is RawMessage and type(entry.text) is str:  # as all but a mistake
+        return entry
     if isinstance(entry, MessageSummary) or (isinstance(entry, RawMessage) and isinstance(entry.text, MessageSummary)):
         raise TypeError("expected a raw message, not a summary: documents grow from raw messages only")
     if not isinstance(entry, RawMessage):

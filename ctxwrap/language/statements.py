@@ -93,16 +93,25 @@ _INVENTED_HINTS = split_phrases(
     "suppos|imagin|hypothetically|let's say|lets say|let us say|assum|write|draft|compose|create|generate|make up"
     "|invent|tell|continue|finish|假设|想象|假如|假定|设想|写"
 )
-_FICTION_BIT, _REWORK_BIT, _INVENTED_BIT = _BITS = 1, 2, 4
+_INTRODUCED_HINTS = split_phrases(
+    "write|draft|compose|create|generate|text|reply|email|message|prompt|say|print|echo|repeat|type|sentence|paragraph"
+    "|passage|poem|story|letter|quote|example|line|lyric|dialogue|essay|script|caption|tweet|review|log|excerpt|chapter"
+    "|statement|follow|below|bio|goes|reads|output|input|string|variable|test|phrase|写|句|原文|文字|文章|段落|短信|邮件"
+    "|消息|信|内容|如下|以下|下面|回复|输出|输入|念|读|例子|测试"
+)
+_FICTION_BIT, _REWORK_BIT, _INVENTED_BIT, _INTRODUCED_BIT = _BITS = 1, 2, 4, 8
 _WORDS = tuple(
     shortest_hints(max(phrase.split(), key=len) for phrase in hints)
-    for hints in (_FICTION_HINTS, _REWORK_HINTS, _INVENTED_HINTS)
+    for hints in (_FICTION_HINTS, _REWORK_HINTS, _INVENTED_HINTS, _INTRODUCED_HINTS)
 )
 """The longest word of each hint."""
+_ALL_WORDS = shortest_hints(word for words in _WORDS for word in words)
 
 
 def _hints_of(word: str) -> int:
     small = folded(word)
+    if not has_any(small, _ALL_WORDS):  # as most
+        return 0
     return sum(bit for bit, words in zip(_BITS, _WORDS, strict=True) if has_any(small, words))
 
 
@@ -158,20 +167,21 @@ def asserted_sentences(message: str) -> list[AssertedSentence]:
     small = folded(text) if hints else ""
     is_fiction = hints & _FICTION_BIT and has_any(small, _FICTION_HINTS) and _FICTION.search(text)
     is_rework = hints & _REWORK_BIT and has_any(small, _REWORK_HINTS) and _REWORK.search(text)
-    if is_fiction or is_rework or _LETTER.search(text):
+    is_letter = _LETTER.search(text) if "\n" in text else _LETTER.match(text)  # a search looks at every character
+    if is_fiction or is_rework or is_letter:
         return []
-    if (invented := _start_of_invention(text, small if hints & _INVENTED_BIT else "")) is not None:
+    if hints and (invented := _start_of_invention(text, small, hints)) is not None:
         text = text[: text.rfind("\n", 0, invented) + 1] + _sentences_before(text, invented)
     return [sentence for line in _lines(text) for sentence in _sentences(line)]
 
 
-def _start_of_invention(text: str, small: str) -> int | None:
+def _start_of_invention(text: str, small: str, hints: int) -> int | None:
     """Return where the author makes something up, or introduces a text by a colon.
 
-    `small` is the folded text, or empty if its words hint at no invention.
+    `small` is the folded text; `hints` are those of its words.
     """
-    found = [_INVENTED.search(text) if small and has_any(small, _INVENTED_HINTS) else None]
-    if first := _COLON.search(text):
+    found = [_INVENTED.search(text) if hints & _INVENTED_BIT and has_any(small, _INVENTED_HINTS) else None]
+    if hints & _INTRODUCED_BIT and (first := _COLON.search(text)):
         last = max(text.rfind(":"), text.rfind("："))
         found.append(_INTRODUCED.search(text, max(0, first.start() - _LONGEST_INTRODUCTION), last + 2))
     return min((each.start() for each in found if each), default=None)

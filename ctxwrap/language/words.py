@@ -1,7 +1,7 @@
 """Turns text of any script into search terms, in linear time."""
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -130,6 +130,13 @@ _TERMS = WordTable(lambda raw: _term(raw[:_MAX_WORD]))
 def term_of(raw: str) -> str:
     """Return the term of one word, or "" for a stop word."""
     return _TERMS[raw] if len(raw) <= _MAX_WORD else _term(raw)
+
+
+def each_term(words: Sequence[str]) -> list[str]:
+    """Return the term of each word."""
+    if max(map(len, words), default=0) > _MAX_WORD:
+        return list(map(term_of, words))
+    return list(map(_TERMS.__getitem__, words))
 
 
 def _term(raw: str) -> str:

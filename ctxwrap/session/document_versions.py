@@ -9,7 +9,7 @@ from ctxwrap.memory.items import MemoryItem, Origin, is_passing, kind_of, least_
 from ctxwrap.session.documents import EXTRACT, Documents
 from ctxwrap.session.redaction import FORGOTTEN, PURGED, EventRedaction
 from ctxwrap.session.session import Session
-from ctxwrap.types import LoggedMessage, Message, Record
+from ctxwrap.types import LoggedMessage, Record
 
 END_MARKER = "<END_SESSION>"
 """A user message that ends with this line ends the session."""
@@ -106,11 +106,16 @@ def _type_of(item: MemoryItem) -> str:
 def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMessage]:
     """Raw messages with their times, without purged ones."""
     records = session.pick(kept.number for kept in messages)
-    return [
-        RawMessage(kept.number, kept.message.role, text, _time(records.get(kept.number)), kept.message.name)
-        for kept in messages
-        if (text := _said(kept.message)).strip() not in ("", PURGED)
-    ]
+    raws = []
+    for number, message, _ in messages:
+        text, record = message.text, records.get(number) or {}
+        if END_MARKER in text:
+            before = before_end_marker(text)
+            text = text if before is None else before
+        if text.strip() not in ("", PURGED):
+            time = str((record.get("ctx") or {}).get("time") or "")
+            raws.append(RawMessage(number, message.role, text, time, message.name))
+    return raws
 
 
 def before_end_marker(text: str) -> str | None:
@@ -119,12 +124,3 @@ def before_end_marker(text: str) -> str | None:
         return None
     before, _, last = text.rstrip().rpartition("\n")
     return before if last.strip() == END_MARKER else None
-
-
-def _said(message: Message) -> str:
-    before = before_end_marker(message.text)
-    return message.text if before is None else before
-
-
-def _time(record: Record | None) -> str:
-    return str(((record or {}).get("ctx") or {}).get("time") or "")

@@ -468,10 +468,12 @@ class Session:
 
     def pick(self, numbers: Iterable[int]) -> dict[int, Record]:
         """The messages of these numbers; the newest are cached."""
-        numbers = list(numbers)
-        others = [number for number in numbers if number not in self._recent]
-        found = self.log.pick("messages", others) if others else {}
-        return {**found, **{number: self._recent[number] for number in numbers if number in self._recent}}
+        numbers, recent = list(numbers), self._recent
+        known = {number: recent[number] for number in numbers if number in recent}
+        if len(known) == len(numbers):
+            return known
+        others = [number for number in numbers if number not in recent]
+        return {**self.log.pick("messages", others), **known} if others else known
 
     def whole(self, record: Record) -> Record:
         try:

@@ -36,6 +36,7 @@ HINTED = (
     (statements._FICTION, statements._FICTION_HINTS, statements._FICTION_BIT),
     (statements._REWORK, statements._REWORK_HINTS, statements._REWORK_BIT),
     (statements._INVENTED, statements._INVENTED_HINTS, statements._INVENTED_BIT),
+    (statements._INTRODUCED, statements._INTRODUCED_HINTS, statements._INTRODUCED_BIT),
 )
 
 
@@ -71,4 +72,11 @@ def test_a_text_is_invented_from_its_first_invention_or_introduction_on(pieces: 
     text = "".join(pieces)
     found = (statements._INVENTED.search(text), statements._INTRODUCED.search(text))
     first = min((each.start() for each in found if each), default=None)
-    assert statements._start_of_invention(text, folded(text)) == first
+    assert statements._start_of_invention(text, folded(text), statements._HINTS.of(text)) == first
+
+
+@given(st.text(max_size=5), st.from_regex(re.compile(statements._LETTER.pattern, re.IGNORECASE)), st.text(max_size=5))
+def test_a_line_is_part_of_a_letter_only_from_its_beginning(before: str, letter: str, after: str) -> None:
+    for line in (before + letter + after, letter, before):
+        line = line.replace("\n", " ")
+        assert bool(statements._LETTER.match(line)) == bool(statements._LETTER.search(line))

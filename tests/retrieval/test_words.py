@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.language.patterns import Runs
 from ctxwrap.language.vocabulary import STANDING_PHRASES
-from ctxwrap.language.words import terms_of
+from ctxwrap.language.words import each_term, term_of, terms_of
 from ctxwrap.retrieval.passages import MAX_PASSAGE, TextFeature, passages, text_features
 from ctxwrap.retrieval.terms import day_terms, search_terms
 
@@ -141,3 +141,10 @@ def test_one_foreign_letter_changes_no_other_term_or_feature(text: str) -> None:
 @given(st.text("ab ,;0_AZ"))
 def test_a_capitalised_word_within_a_sentence_is_a_name(text: str) -> None:
     assert bool(text_features(text) & TextFeature.NAME) == bool(re.search(r"[\w,;] [A-Z][a-z]", text))
+
+
+@given(
+    st.lists(st.text(max_size=5) | st.sampled_from(["running", "Don't", "x" * 40, f"{'y' * 30}'re late"]), max_size=6)
+)
+def test_each_word_has_the_term_that_it_has_alone(words: list[str]) -> None:
+    assert each_term(words) == list(map(term_of, words))
