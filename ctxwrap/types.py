@@ -367,12 +367,19 @@ class PackItem(NamedTuple):
 
     def as_json(self) -> Record:
         """The item as the log keeps it, without fields that have their default value."""
-        each = zip(self._fields, self, _USUAL, strict=True)
-        fields: Record = {name: value for name, value, usual in each if value != usual}
-        return fields | {name: list(fields[name]) for name in ("visibility", "refs") if name in fields}
-
-
-_USUAL = tuple(map(PackItem._field_defaults.get, PackItem._fields))
+        kind, source, tokens, included, reason, priority, freshness, origin, visibility, refs = self
+        fields: Record = {"kind": kind, "source": source, "tokens": tokens, "included": included, "reason": reason}
+        if priority != 0.5:
+            fields["priority"] = priority
+        if freshness != 0:
+            fields["freshness"] = freshness
+        if origin != "operator":
+            fields["origin"] = origin
+        if visibility != ("model",):
+            fields["visibility"] = list(visibility)
+        if refs != ():
+            fields["refs"] = list(refs)
+        return fields
 
 
 class Resource(NamedTuple):

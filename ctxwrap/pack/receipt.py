@@ -92,8 +92,10 @@ def items_in(event: Record) -> tuple[PackItem, ...]:
 def _read(row: list[Any]) -> PackItem:
     name, tokens, *refs = row
     unusual = refs.pop() if refs and isinstance(refs[-1], dict) else {}
-    shape, named = _SHAPES[name], tuple(map(str, refs))
-    item = shape._replace(tokens=tokens, refs=named, freshness=_freshness(shape.source, named))
+    kind, source, _, included, reason, priority, _, origin, visibility, _ = _SHAPES[name]
+    named = tuple(map(str, refs))
+    freshness = _freshness(source, named)
+    item = PackItem(kind, source, tokens, included, reason, priority, freshness, origin, visibility, named)
     return item._replace(**_known(unusual)) if unusual else item
 
 

@@ -50,11 +50,11 @@ class PackView(NamedTuple):
 
     @property
     def included(self) -> tuple[PackItem, ...]:
-        return tuple(item for item in self.items if item.included)
+        return tuple([item for item in self.items if item.included])
 
     @property
     def left_out(self) -> tuple[PackItem, ...]:
-        return tuple(item for item in self.items if not item.included)
+        return tuple([item for item in self.items if not item.included])
 
     @property
     def boot_header(self) -> str:
@@ -88,17 +88,19 @@ class PackView(NamedTuple):
         }
 
     def _listed(self, item: PackItem) -> Record:
-        listed = {**item.as_json(), "kind": _label(item)}
-        if source_issue(item.source):
+        listed = item.as_json()
+        listed["kind"] = _label(item)
+        if item.source == "messages.jsonl":  # as most
+            if item.refs:
+                listed["range"] = self._range(item)
+        elif source_issue(item.source):
             listed |= {"path": item.source, "source": "events.jsonl"}
-        elif item.source == "messages.jsonl" and item.refs:
-            listed["range"] = self._range(item)
         return listed
 
     def _range(self, item: PackItem) -> str:
         """`tail:40` for the last forty messages before those of the call, otherwise their numbers."""
         if item.kind != "recent_messages" or not item.included:
-            return ",".join(dict.fromkeys(ref.partition(".")[0] for ref in item.refs))
+            return ",".join(dict.fromkeys([ref.partition(".")[0] for ref in item.refs]))
         (span,) = item.refs
         numbers = numbers_in(span)
         named = (block.source.partition("messages:")[2] for block in self.blocks)
@@ -201,13 +203,21 @@ def save_pack(view: PackView, files: Files) -> None:
 
 def _written(pack: Record) -> str:
     """JSON with a line per item: indenting everything would take longer than writing the log."""
-    return "{\n" + ",\n".join(f"{_encode(name)}: {_listed(value)}" for name, value in pack.items()) + "\n}"
+    return "{\n" + ",\n".join([f'"{name}": {_listed(value, _FIRST.get(name))}' for name, value in pack.items()]) + "\n}"
 
 
-def _listed(value: Any) -> str:
+_FIRST = {"items": "kind", "left_out": "kind", "blocks": "name"}
+"""The first field of each item in a list."""
+
+
+def _listed(value: Any, first: str | None) -> str:
     if not isinstance(value, list) or not value:
         return _encode(value)
-    return "[\n" + ",\n".join(map(_encode, value)) + "\n]"
+    if first is None:
+        return "[\n" + ",\n".join(map(_encode, value)) + "\n]"
+    # encoding all at once takes less time; in a text, the quotes would be escaped
+    lines = _encode(value)[1:-1].replace(f', {{"{first}": ', f',\n{{"{first}": ')
+    return f"[\n{lines}\n]"
 
 
 _encode = json.JSONEncoder().encode

@@ -5,16 +5,21 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ctxwrap.pack.builder import PackSources
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.session.abi import pack_issues
+from ctxwrap.session.pack_view import PACK_JSON, PackBlock, PackView, save_pack
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Log
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.log_format import as_record
+from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Message, Record, SessionKey
+from ctxwrap.types import Message, PackItem, Record, SessionKey
 from tests.support import PassingLog
 
 KEY = SessionKey("t", "a", "s")
@@ -98,3 +103,21 @@ def test_pack_of_an_unnumbered_log_is_shown(tmp_path: Path) -> None:
     ask(Session(KEY, log))
     context = next(tmp_path.rglob("messages.jsonl")).parent / "context"
     assert "Be kind." in (context / "pack.md").read_text()
+
+
+TEXTS = st.text(max_size=5) | st.sampled_from([', {"kind": ', "}, {", '\\", {"name": ', "\n", '"'])
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS, st.booleans()), max_size=4), TEXTS)
+def test_each_item_of_a_pack_has_a_line(items: list[tuple[str, str, str, bool]], source: str) -> None:
+    listed = [PackItem("file", path, 7, included, reason, refs=(ref,)) for path, reason, ref, included in items]
+    blocks = [PackBlock("state", "user", source, "text", 3), PackBlock("found", "user", source, "text", 4)]
+    view = PackView("t", "s", "a", 1, "", "m", "enabled", tuple(listed), {}, tuple(blocks))
+    log = MemoryStore().open(KEY)
+    with log.locked():
+        save_pack(view, log.files)
+    written = (log.files.load(PACK_JSON) or b"").decode()
+    assert json.loads(written) == json.loads(json.dumps(view.as_json()))
+    shown = [line.removesuffix(",") for line in written.split("\n") if line.startswith("{") and len(line) > 1]
+    told = json.loads(written)
+    assert list(map(json.loads, shown)) == [*told["items"], *told["left_out"], *told["blocks"]]
