@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from threading import get_ident
 
@@ -55,10 +55,11 @@ class FileStore:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
+        self._home = str(self.root / "home")
         self._process = ProcessName(f"{self.root}/.writers")
 
     def open(self, key: SessionKey) -> "FileLog":
-        return FileLog(self._sessions_of(key.tenant, key.agent) / safe_name(key.session), key, self._process)
+        return FileLog(f"{self._sessions_of(key.tenant, key.agent)}/{safe_name(key.session)}", key, self._process)
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
         for key in _keys_in(self._sessions_of(tenant, agent)):
@@ -78,12 +79,12 @@ class FileStore:
         """Close what stays open between uses; the kernel releases locks when a process ends."""
         close_idle(str(self.root))
 
-    def _sessions_of(self, tenant: str, agent: str) -> Path:
+    def _sessions_of(self, tenant: str, agent: str) -> str:
         place = owner_kind(agent) or f"agent/{safe_name(agent)}/session"
-        return Path(f"{self.root}/home/{safe_name(tenant)}/{place}")
+        return f"{self._home}/{safe_name(tenant)}/{place}"
 
 
-def _keys_in(directory: Path) -> Iterator[SessionKey]:
+def _keys_in(directory: Path | str) -> Iterator[SessionKey]:
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -126,8 +127,7 @@ _META = 16 * 1024
 class FileLog:
     """One session's `messages.jsonl` and `events.jsonl`, and its files."""
 
-    def __init__(self, directory: Path, key: SessionKey, process: ProcessName) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path | str, key: SessionKey, process: ProcessName) -> None:
         self._place = str(directory)
         self._lock_path = f"{self._place}/.lock"
         self._key = key
@@ -147,8 +147,12 @@ class FileLog:
         self._unsynced: list[Written] = []
         self._settled: set[str] = set()
         """The contents, which never change, that are known to be on the medium."""
-        self._explained = cache(partial(_Explained, self._unavailable))
+        self._explained = _Explanations(self._unavailable).__getitem__
         self.files = FileTree(self._place, self._explained, self._sync_place)
+
+    @cached_property
+    def directory(self) -> Path:
+        return Path(self._place)
 
     def upgrade(self) -> bool:
         """Convert the session's files to the present format; False if they have it."""
@@ -426,6 +430,18 @@ class _Explained:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise self._unavailable(self._verb, error) from error
+
+
+class _Explanations(dict[str, _Explained]):
+    """Such blocks by their verbs, made when they are first needed."""
+
+    def __init__(self, unavailable: Callable[[str, OSError], StoreUnavailable]) -> None:
+        super().__init__()
+        self._unavailable = unavailable
+
+    def __missing__(self, verb: str) -> _Explained:
+        self[verb] = block = _Explained(self._unavailable, verb)
+        return block
 
 
 def _wait_for_nothing() -> None:

@@ -201,18 +201,15 @@ class FileTree:
         return disk.Handle(self._open(parts))
 
     def _open(self, parts: Sequence[str], *, make: bool = False) -> int:
-        """Open a directory step by step, so that no step follows a link."""
+        """Open a directory step by step, so that no step below the root follows a link."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        handle = os.open(self._root, flags)
-        for part in map(name_on_disk, parts):
+        if not parts:
+            return os.open(self._root, flags)
+        first, *others = map(name_on_disk, parts)
+        handle = _step(f"{self._root}/{first}", flags, None, make=make)
+        for part in others:
             try:
-                try:
-                    below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
-                except FileNotFoundError:
-                    if not make:
-                        raise
-                    _make(part, handle)
-                    below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                below = _step(part, flags, handle, make=make)
             finally:
                 os.close(handle)
             handle = below
@@ -241,7 +238,18 @@ def _loaded(path: str, start: int, end: int | None, directory: int | None = None
         return disk.read_all(handle, start, end)
 
 
-def _make(name: str, directory: int) -> None:
+def _step(name: str, flags: int, directory: int | None, *, make: bool) -> int:
+    """Open a directory in another one."""
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
+    except FileNotFoundError:
+        if not make:
+            raise
+    _make(name, directory)
+    return os.open(name, flags | os.O_NOFOLLOW, dir_fd=directory)
+
+
+def _make(name: str, directory: int | None) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=directory)
         os.chmod(name, 0o700, dir_fd=directory)  # regardless of the umask
