@@ -107,12 +107,12 @@ _OWN_WEIGHTS = WordTable(lambda term: 3 if any(map(str.isdigit, term)) else 1)
 
 
 def _factor(role: str, text: str) -> float:
-    """Less for a question."""
+    """How much a sentence counts: more if a user said it, less if it is a question."""
     return (1.25 if role == "user" else 1.0) * (0.6 if text.endswith(("?", "？")) else 1.0)
 
 
 def _score(weight: float, factor: float, terms: int) -> float:
-    """The weight of its terms: more for repeated terms, less for a question or a single word."""
+    """The weight of its terms, less for a single word, for their number."""
     weight *= factor
     if terms < 2:
         weight *= 0.4
