@@ -22,7 +22,7 @@ from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.missing import questions_as_json, questions_shown
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
-from ctxwrap.stores.log_format import message_range, message_ranges
+from ctxwrap.stores.log_format import message_range
 from ctxwrap.types import (
     NOTHING_FOREIGN,
     ForeignOrigins,
@@ -209,25 +209,21 @@ _STATED = 0.5
 
 def recalled_by(past: SessionState, found: Sequence[Passage], number: int) -> tuple[Operation, ...]:
     """The swap items that were learned from the best passages and are stated there."""
-    if not past.memory.evolves or not past.memory.swap or not found:
+    memory = past.memory
+    if not memory.evolves or not memory.swap or not found:
         return ()
-    best = found[:_TRUSTED]
-    numbers = [passage.number for passage in best]
-    made, lowest, highest = [], min(numbers), max(numbers)
-    swapped = past.memory.swap.values()
-    for item, (first, last) in zip(swapped, message_ranges([item.source for item in swapped]), strict=True):
-        if first <= highest and lowest <= last and not item.successor and any(first <= at <= last for at in numbers):
-            made.append(item)
-    if not made:
-        return ()
-    said = [(passage.number, subjects(passage.text)) for passage in best]
-    learned = [item for item in made if _is_learned_from(item, said)]
-    return recall_items(past.memory, Circumstances(number), learned, "the message was found")
+    said = [(passage.number, subjects(passage.text)) for passage in found[:_TRUSTED]]
+    near = memory.sharing_words(set().union(*(words for _, words in said)))
+    shared = map(memory.swap.__getitem__, filter(near.__contains__, memory.swap))
+    learned = [item for item in shared if _is_learned_from(item, said)]
+    return recall_items(memory, Circumstances(number), learned, "the message was found")
 
 
 def _is_learned_from(item: MemoryItem, passages: Sequence[tuple[int, Set[str]]]) -> bool:
     first, last = message_range(item.source)
-    return any(first <= number <= last and mentions(said, item.content, _STATED) for number, said in passages)
+    return not item.successor and any(
+        first <= number <= last and mentions(said, item.content, _STATED) for number, said in passages
+    )
 
 
 def _state(

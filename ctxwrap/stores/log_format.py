@@ -28,11 +28,6 @@ def message_range(source: str) -> tuple[int, int]:
     return _message_range(source[:_LONGEST_SOURCE])
 
 
-def message_ranges(sources: Sequence[str]) -> list[tuple[int, int]]:
-    """The `message_range` of each of many sources."""
-    return [*map(_message_range, [source[:_LONGEST_SOURCE] for source in sources])]
-
-
 _LONGEST_SOURCE = 64
 
 
