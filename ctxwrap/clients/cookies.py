@@ -1,4 +1,4 @@
-"""Spares HTTP clients the search for cookies in responses that set none.
+"""Skips the search for cookies in responses that set none.
 
 httpx makes objects of `urllib` and `email` of each request and response to search them, which takes a twentieth of a
 call. httpx2 looks first whether there is a cookie.
@@ -11,10 +11,10 @@ from typing import Any
 from ctxwrap.providers import PROVIDERS
 
 _KNOWN = frozenset({"builtins", "httpx", *(provider.sdk for provider in PROVIDERS)})
-"""The packages whose clients are known not to mind."""
+"""The packages whose clients have no use of their own for cookies."""
 
 
-def sparing_cookies(client: Any) -> Any:
+def without_cookie_search(client: Any) -> Any:
     """A view of an HTTP client that searches only responses with cookies; the client itself if its class is unknown.
 
     The two share all attributes: whatever is changed in one is changed in the other.
@@ -35,18 +35,18 @@ def _view_class(client_class: Any) -> Any:
         return None
     from httpx import Cookies
 
-    class SparingCookies(Cookies):
+    class SkippingCookies(Cookies):
         def extract_cookies(self, response: Any) -> None:
             if "set-cookie" in response.headers or "set-cookie2" in response.headers:
                 super().extract_cookies(response)
 
-    def sparing(self: Any) -> Any:
+    def skipping(self: Any) -> Any:
         found = client_class.cookies.fget(self)
         is_plain = type(found) is Cookies and type(found.jar) is CookieJar
-        return SparingCookies(found.jar) if is_plain else found
+        return SkippingCookies(found.jar) if is_plain else found
 
     class View(client_class):  # type: ignore[misc]
-        cookies = client_class.cookies.getter(sparing)
+        cookies = client_class.cookies.getter(skipping)
 
         def __del__(self) -> None:
             """A view does not close the client, as clients of SDKs do themselves."""

@@ -9,7 +9,7 @@ from operator import itemgetter
 from types import ModuleType
 from typing import Any
 
-from ctxwrap.clients.cookies import sparing_cookies
+from ctxwrap.clients.cookies import without_cookie_search
 
 logger = logging.getLogger("ctxwrap")
 
@@ -87,10 +87,11 @@ def joined(ours: type, theirs: type) -> type:
 class _Delegating:
     """Passes everything but `send` on to the client it holds."""
 
-    _OWN = frozenset({"_inner", "_bypass_is_known", "send", "__class__"})
+    _OWN = frozenset({"_inner", "_sender", "_bypass_is_known", "send", "__class__"})
 
     def __init__(self, inner: Any) -> None:
         object.__setattr__(self, "_inner", inner)
+        object.__setattr__(self, "_sender", without_cookie_search(inner))
         object.__setattr__(self, "_bypass_is_known", False)
 
     def __getattribute__(self, name: str) -> Any:
@@ -115,7 +116,7 @@ class _Facade(_Delegating):
             call = adapter and StoredCall(adapter)
             _warn_of_bypass(self, request)
         _report_sending(call)
-        response = sparing_cookies(self._inner).send(request, **options)
+        response = self._sender.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         return rewrite(response, call)
@@ -134,7 +135,7 @@ class _AsyncFacade(_Delegating):
             call = adapter and AsyncStoredCall(adapter)
             _warn_of_bypass(self, request)
         _report_sending(call)
-        response = await sparing_cookies(self._inner).send(request, **options)
+        response = await self._sender.send(request, **options)
         if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         return await rewrite_async(response, call)

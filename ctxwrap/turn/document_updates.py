@@ -99,7 +99,8 @@ def _update_quietly(session: Session, turn: str, clock: Callable[[], datetime]) 
     try:
         update_document(session, turn, clock)
     except StoreUnavailable as error:
-        logger.warning("session %r: its context document is out of date: %s", session.key.session, error)
+        level = logging.INFO if isinstance(error.__cause__, FileNotFoundError) else logging.WARNING  # it was removed
+        logger.log(level, "session %r: its context document is out of date: %s", session.key.session, error)
     except Exception as error:
         logger.info("session %r: its context document is out of date: %r", session.key.session, error)
 

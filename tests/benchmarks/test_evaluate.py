@@ -156,15 +156,19 @@ def test_higher_limit_adds_to_the_questions_of_a_lower_one(run: Run, provider: L
 def test_stopped_run_keeps_what_is_done_and_goes_on(
     run: Run, provider: Loopback, tmp_path: Path, broken: str, code: int
 ) -> None:
+    is_over = threading.Event()
+
     def until_the_third(asked: Received) -> Told | Failure:
         if len(provider.seen) < 3:
             return knows_cats(asked)
         if broken == "interrupted":
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            is_over.wait(60)  # the interrupt, not the answer, ends the run
         return Failure(401, {"error": {"message": "no such key"}})
 
     provider.answer = until_the_third
     told = run("--ways", "everything", code=code)
+    is_over.set()
     assert (told["complete"], told["ways"]["everything"]["questions"]) == (False, 2)
     with (tmp_path / "out" / "results.jsonl").open("a") as file:
         file.write('{"data": "half a li')

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import re
 import signal
@@ -12,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -411,8 +412,9 @@ async def settled(desk: Desk) -> None:
     never = threading.Event()
     for _ in range(200):
         gc.collect()
-        if len(desk.events("done")) == len(desk.events("start")):
-            return
+        with suppress(json.JSONDecodeError):  # a line is being written
+            if len(desk.events("done")) == len(desk.events("start")):
+                return
         await asyncio.to_thread(never.wait, 0.01) if desk.api.is_async else never.wait(0.01)
 
 

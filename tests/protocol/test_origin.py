@@ -93,12 +93,12 @@ def test_own_snapshot_before_a_foreign_one_is_applied() -> None:
     assert reading.snapshot["active_task"] == "own"
 
 
-def test_injected_text_counts_as_written_and_as_the_model_sees_it() -> None:
+def test_message_counts_as_written_and_as_the_model_sees_it() -> None:
     text = f"Note {SEPARATOR}\n{json.dumps(STATE)}"
-    shown = ShownTexts(injected=[text, "", "no object"])
+    shown = ShownTexts(messages=[text, "", "no object"])
     assert sanitise(text) != text
     assert shown.holds(json.dumps(STATE))
     assert shown.quotes(text[:20])
     assert shown.quotes(sanitise(text)[:20])
     assert shown.has_lookalike
-    assert not ShownTexts(injected=["no object"]).has_lookalike
+    assert not ShownTexts(messages=["no object"]).has_lookalike
