@@ -38,13 +38,11 @@ def digest(message: Message) -> Digest:
         digest_of = _kept_text_digest if len(content) <= _LONGEST_KEPT else _text_digest
         return digest_of(message.role, message.tool_call_id, content)
     calls = [(call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls]
-    said = _spelled((message.role, content, message.tool_call_id, *calls))
-    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).hexdigest()
+    return _hashed(_spelled((message.role, content, message.tool_call_id, *calls)))
 
 
 def _text_digest(role: str, tool_call_id: str, content: str) -> Digest:
-    said = f"{role}\n{tool_call_id!r}\n{content}"
-    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).hexdigest()
+    return _hashed(f"{role}\n{tool_call_id!r}\n{content}")
 
 
 _LONGEST_KEPT = 1024
@@ -54,8 +52,8 @@ _kept_text_digest = lru_cache(maxsize=1024)(_text_digest)
 """A message is compared with the log before it is written to it, and again whenever the caller sends it along."""
 
 
-_DIGEST = 8
-"""Bytes of a digest."""
+def _hashed(said: str) -> Digest:
+    return blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _plain(content: list[Body]) -> Content:
