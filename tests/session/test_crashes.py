@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import ctxwrap
 from ctxwrap.inspect import session_details
 from ctxwrap.protocol.instructions import SEPARATOR, parse_block
 from ctxwrap.providers.openai_chat import OpenAIChat
@@ -46,11 +47,9 @@ def answered(call: sync.Call, text: str, number: int) -> None:
     call.reply({"id": "x", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
 
-def turns(root: Path, tell: Tell, *, first: int = 0, durability: Any = "turn") -> None:
+def turns(root: Path, tell: Tell, *, first: int = 0, durability: Any = "turn", derive: Any = "inline") -> None:
     """Three turns, one of them with a large content, as a wrapped client drives them; each is told when it is saved."""
-    context = ClientBinding(
-        store=FileStore(root), settings=Settings(durability=durability, derive="inline"), session="s"
-    )
+    context = ClientBinding(store=FileStore(root), settings=Settings(durability=durability, derive=derive), session="s")
     for number in range(first, first + 3):
         said = f"question {number} {LARGE if number == 1 else ''}"
         body = {"model": "m", "messages": [{"role": "user", "content": said}]}
@@ -63,6 +62,7 @@ def turns(root: Path, tell: Tell, *, first: int = 0, durability: Any = "turn") -
         answered(call, f"answer {number}", number)
         if not call.record.report.not_saved:
             tell(f"answer {number}")
+    ctxwrap.flush()
 
 
 def in_child(work: Callable[[Tell], None]) -> tuple[list[str], int]:
@@ -88,59 +88,75 @@ def said(root: Path) -> list[str]:
     return [" ".join(str(record["content"]).split()[:2]) for record in session.records("messages")]
 
 
-def assert_whole(root: Path, told: list[str]) -> None:
+def assert_whole(root: Path, told: list[str], derive: str) -> None:
     """All that was told is there once and in order, nothing is damaged, and the session goes on."""
     before = [text for text in (said(root) if told else []) if text in told]
     assert before == told
-    turns(root, told.append, first=10)
+    turns(root, told.append, first=10, derive=derive)
     after = said(root)
     assert [text for text in after if text in told] == told
     report = verify("s", store=root)
     assert [finding for finding in report.findings if finding.severity != "note"] == []
     session = open_existing(KEY, root)
+    derived = derived_files(root)
     with session.locked():
         assert session.state.turns.begun == {}
+        session.rebuild()
+    assert derived_files(root) == derived
 
 
-def operations(root: Path) -> int:
+def derived_files(root: Path) -> dict[str, bytes]:
+    directory = FileStore(root).open(KEY).directory
+    found = [path for path in (directory / "context").rglob("*") if path.is_file() and not path.name.startswith(".")]
+    assert any(path.name == "pack.json" for path in found)
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
+
+
+def operations(root: Path, derive: str) -> int:
     """How many system calls three turns take that may change something."""
     with installed(Seam()) as seam:
-        turns(root, lambda text: None)
+        turns(root, lambda text: None, derive=derive)
     return seam.total
 
 
-@pytest.mark.parametrize(("durability", "step"), [("os", 5 * EVERY), ("always", EVERY)])
-def test_kill_at_any_system_call_of_three_turns_loses_no_turn(tmp_path: Path, durability: str, step: int) -> None:
-    last = operations(tmp_path / "counted")
+@pytest.mark.parametrize(
+    ("durability", "derive", "step"),
+    [("os", "inline", 5 * EVERY), ("always", "inline", EVERY), ("turn", "behind", 2 * EVERY)],
+)
+def test_kill_at_any_system_call_of_three_turns_loses_no_turn(
+    tmp_path: Path, durability: str, derive: str, step: int
+) -> None:
+    last = operations(tmp_path / "counted", derive)
     deaths = 0
     for number in itertools.count(1, step):
 
         def work(tell: Tell, number: int = number) -> None:
             with installed(Seam(killing(number))):
-                turns(tmp_path / str(number), tell, durability=durability)
+                turns(tmp_path / str(number), tell, durability=durability, derive=derive)
 
         told, ended_by = in_child(work)
         if ended_by != signal.SIGKILL:
             break
         deaths += 1
-        assert_whole(tmp_path / str(number), told)
+        assert_whole(tmp_path / str(number), told, derive)
     assert deaths > last // step // 2
 
 
 CODES = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
 
 
+@pytest.mark.parametrize("derive", ["inline", "behind"])
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-def test_refused_write_at_any_point_of_three_turns_loses_no_turn(tmp_path: Path, for_ever: bool) -> None:
+def test_refused_write_at_any_point_of_three_turns_loses_no_turn(tmp_path: Path, for_ever: bool, derive: str) -> None:
     with installed(Seam()) as seam:
-        turns(tmp_path / "counted", lambda text: None)
+        turns(tmp_path / "counted", lambda text: None, derive=derive)
     for number in range(1, seam.counts["write"] + 1):
 
         def work(tell: Tell, number: int = number) -> None:
             with installed(Seam(failing("write", number, CODES[number % len(CODES)], for_ever=for_ever))):
-                turns(tmp_path / str(number), tell)
+                turns(tmp_path / str(number), tell, derive=derive)
 
-        assert_whole(tmp_path / str(number), in_child(work)[0])
+        assert_whole(tmp_path / str(number), in_child(work)[0], derive)
 
 
 def begun(root: Path) -> tuple[ClientBinding, sync.Call]:

@@ -50,12 +50,12 @@ def answers(ask: Ask) -> Answer:
     return Answer(f"Answer {number}." + trailer(ask, kept))
 
 
-def chatted(provider: Provider, home: Path, turns: int = 50) -> None:
+def chatted(provider: Provider, home: Path, turns: int = 50, derive: str = "behind") -> None:
     """A chat with tools, whose output repeats, branches, large messages and summaries."""
     provider.answer = answers
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
     summariser = ctxwrap.Summariser(lambda text: f"A talk of {len(text)} letters.", every=20)
-    client = ctxwrap.wrap(bare, store=home, session="s", history="caller", summariser=summariser)
+    client: Any = ctxwrap.wrap(bare, store=home, session="s", history="caller", summariser=summariser, derive=derive)
     past: list[Any] = [{"role": "system", "content": "Be brief."}]
 
     def ask() -> None:
@@ -88,8 +88,9 @@ def rebuilt(home: Path) -> None:
         session.rebuild()
 
 
-def test_rebuild_restores_derived_files_byte_for_byte(provider: Provider, home: Path) -> None:
-    chatted(provider, home)
+@pytest.mark.parametrize("derive", ["inline", "behind"])
+def test_rebuild_restores_derived_files_byte_for_byte(provider: Provider, home: Path, derive: str) -> None:
+    chatted(provider, home, derive=derive)
     before = context(home)
     names = {"context/facts.jsonl", "context/decisions.jsonl", "context/todo.md", "context/refs.jsonl"}
     names |= {"context/summary.md", "context/swap/index.jsonl", "context/dedup/index.jsonl", "latest.md"}
@@ -102,10 +103,11 @@ def test_rebuild_restores_derived_files_byte_for_byte(provider: Provider, home: 
     assert context(home) == before
 
 
-def test_next_turn_restores_deleted_derived_files(provider: Provider, home: Path) -> None:
-    chatted(provider, home, 45)
+@pytest.mark.parametrize("derive", ["inline", "behind"])
+def test_next_turn_restores_deleted_derived_files(provider: Provider, home: Path, derive: str) -> None:
+    chatted(provider, home, 45, derive)
     shutil.rmtree(directory(home) / "context")
-    chatted(provider, home, 45)
+    chatted(provider, home, 45, derive)
     healed = context(home)
     rebuilt(home)
     assert context(home) == healed

@@ -77,9 +77,9 @@ class Chat:
         return reply
 
 
-@pytest.fixture
-def chat(provider: Provider, model: Model, home: Path) -> Chat:
-    return Chat(provider, model, home)
+@pytest.fixture(params=["inline", "behind"])
+def chat(provider: Provider, model: Model, home: Path, request: pytest.FixtureRequest) -> Chat:
+    return Chat(provider, model, home, derive=request.param)
 
 
 def files_with(home: Path, *texts: str) -> list[str]:
@@ -104,6 +104,7 @@ def unsealed(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def everything(home: Path) -> dict[Path, bytes]:
+    ctxwrap.flush()
     return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
@@ -237,6 +238,8 @@ def test_purged_message_is_in_no_file(chat: Chat, home: Path, by: str, monkeypat
     chat.say("go on", item("w-4", f"Somebody said: {SECRET}!"))
     for number in range(30):
         chat.say(f"go on {number}")
+    ctxwrap.flush()
+    chat.say("and now?")  # its derived files may wait
     directory = FileStore(home).open(KEY).directory
     assert (directory / ".checkpoint").exists()
     for name in ("messages.jsonl.torn-7", "events.jsonl.torn-9", ".checkpoint.new"):
@@ -293,6 +296,7 @@ def test_forgotten_item_in_swap_is_in_no_index(chat: Chat, home: Path) -> None:
     chat.say("hi", item("w-1", FACT), item("w-2", OTHER))
     for number in range(60):
         chat.say(f"number {number}")
+    ctxwrap.flush()
     index = next(home.glob("home/*/agent/*/session/*/context/swap/index.jsonl"))
     assert FACT in index.read_text()
     ctxwrap.forget("s", item="w-1", store=home)
