@@ -30,10 +30,10 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None],
     """Let the next writings of an answer be interrupted."""
     append, left = Journal.append, [interrupt] * times
 
-    def interrupted(journal: Journal, records: Sequence[Any], *, lasting: bool) -> Any:
+    def interrupted(journal: Journal, records: Sequence[Any], **how: Any) -> Any:
         if left and any(record.get("role") == "assistant" for record in records):
             left.pop()()
-        return append(journal, records, lasting=lasting)
+        return append(journal, records, **how)
 
     monkeypatch.setattr(Journal, "append", interrupted)
 

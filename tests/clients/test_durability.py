@@ -48,7 +48,7 @@ def ask(provider: Provider, home: Path, text: str = "hello", *, stream: bool = F
     return reply
 
 
-@pytest.mark.parametrize(("durability", "syncs"), [("os", 0), ("turn", 4), ("always", 4)])
+@pytest.mark.parametrize(("durability", "syncs"), [("os", 0), ("turn", 2), ("always", 2)])
 def test_turn_syncs_the_disk_at_its_start_and_end(
     provider: Provider, home: Path, medium: Medium, durability: str, syncs: int
 ) -> None:
@@ -60,7 +60,7 @@ def test_turn_syncs_the_disk_at_its_start_and_end(
         client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"Question {number}"}])
         counts.append(medium.syncs - before)
     assert counts[1:] == [syncs, syncs]
-    assert counts[0] == syncs + (syncs > 0), "the first turn also waits for the session's own file"
+    assert counts[0] == syncs + 3 * (syncs > 0), "the first turn also waits for the session's new files"
 
 
 @pytest.mark.parametrize(("durability", "between"), [("turn", False), ("always", True)])

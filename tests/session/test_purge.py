@@ -267,6 +267,19 @@ def contents(home: Path) -> list[Path]:
     return [*home.glob("home/*/agent/*/session/*/raw/*")]
 
 
+def test_purged_message_leaves_the_redo_log_too(provider: Provider, model: Model, home: Path) -> None:
+    chat = Chat(provider, model, home, durability="turn")
+    chat.say("hello")
+    chat.say(SECRET, item("w-2", FACT))
+    (redo,) = home.rglob(".redo")
+    assert str(redo) in files_with(home, SECRET)
+    assert ctxwrap.purge("s", message=3, store=home) == ("w-2",)
+    assert files_with(home, SECRET, FACT) == []
+    chat.say("go on")
+    assert messages(home, "s")[-1]["role"] == "assistant"
+    assert not ctxwrap.verify("s", store=home).findings
+
+
 def test_large_content_is_removed_with_its_last_message(chat: Chat, home: Path) -> None:
     large = f"{FACT} " * 2000
     for _ in range(2):

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctxwrap.stores.files import disk, journal, store, tree
+from ctxwrap.stores.files import disk, journal, redo, store, tree
 
-MODULES = (disk, store, journal, tree)
+MODULES = (disk, store, journal, redo, tree)
 
 CHANGES = (
     "open", "write", "ftruncate", "fsync", "fdatasync", "replace", "rename", "unlink", "link", "mkdir", "chmod",

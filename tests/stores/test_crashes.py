@@ -220,9 +220,12 @@ def test_short_writes_are_completed(quick_path: Path) -> None:
 
 
 def test_records_of_a_failed_sync_are_rewritten_before_later_records_are_trusted(quick_path: Path) -> None:
-    worker = worker_in(quick_path, name="before")
-    worker.turn(0)
-    path = worker.log.directory / "messages.jsonl"
+    before = FileStore(quick_path).open(KEY)
+    with before.locked():
+        before.append({"messages": [entry("before")]}, lasting=True)
+        wait = before.unsynced()
+    wait()
+    path = before.directory / "messages.jsonl"
     log, other = FileStore(quick_path).open(KEY), FileStore(quick_path).open(KEY)
     with log.locked():
         log.append({"messages": [entry("doubtful")]}, lasting=True)
@@ -316,6 +319,16 @@ def test_a_power_cut_at_any_moment_loses_nothing_acknowledged(quick_path: Path, 
     losses = list(recorded.losses(quick_path / "after"))
     assert len(losses) > 300
     assert [loss for loss in losses if loss] == []
+
+
+def test_a_power_cut_while_the_redo_log_is_emptied_loses_nothing_acknowledged(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctxwrap.stores.files.redo._MOST", 500)
+    recorded = recorded_turns(quick_path / "run", 2)
+    emptied = [each for each in recorded.seam.operations if each.kind == "rename" and each.other.endswith("/.redo")]
+    assert len(emptied) > 2
+    assert [loss for loss in recorded.losses(quick_path / "after") if loss] == []
 
 
 def test_power_cut_may_lose_records_that_were_not_synced(quick_path: Path) -> None:

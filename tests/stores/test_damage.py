@@ -44,6 +44,7 @@ class Damaged:
     def __init__(self, log: FileLog, data: bytes) -> None:
         path = log.directory / "messages.jsonl"
         path.write_bytes(data)
+        (log.directory / ".redo").unlink(missing_ok=True)  # it would restore the newest records
         fresh = FileStore(log.directory.parents[5]).open(KEY)
         with complaints() as self.told:
             self.served = ids(fresh.read("messages")[0])
@@ -147,6 +148,7 @@ def test_line_inserted_by_hand_is_read_as_unverified(log: FileLog, lasting: bool
     for at in range(len(lines) + 1):
         path = log.directory / "messages.jsonl"
         path.write_bytes(b"".join([*lines[:at], b'{"role":"user","content":"by hand"}\n', *lines[at:]]))
+        (log.directory / ".redo").unlink(missing_ok=True)  # of the last round
         fresh = FileStore(log.directory.parents[5]).open(KEY)
         with complaints() as told, fresh.locked():
             fresh.append({"messages": [entry("next")]}, lasting=lasting)

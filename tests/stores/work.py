@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ctxwrap.stores.base import Checkpoint, Log
 from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import is_intact
 from ctxwrap.types import Record, SessionKey
 
 KEY = SessionKey("tenant", "agent", "session")
@@ -96,9 +97,12 @@ def complaints() -> Iterator[list[str]]:
 def recovered(root: Path) -> Acks:
     """What a new process finds after a crash. Nothing is damaged, and it can go on writing."""
     log = FileStore(root).open(KEY)
-    before = {stream: _bytes(log.directory, stream) for stream in STREAMS}
+    whole = {stream: [*filter(is_intact, _bytes(log.directory, stream).split(b"\n"))] for stream in STREAMS}
     with complaints() as told:
         found = {stream: ids(log.read(stream)[0]) for stream in STREAMS}
+        before = {stream: _bytes(log.directory, stream) for stream in STREAMS}  # reading restores what the redo log has
+        for stream in STREAMS:
+            assert set(whole[stream]) <= set(before[stream].split(b"\n"))
         for stream in STREAMS:
             faults = [line.fault for line in log.lines(stream) if line.fault]
             assert faults in ([], ["it was cut short by a crash"])

@@ -26,6 +26,10 @@ class OpenFile:
         self._identity = known.st_ino, known.st_dev
 
     @property
+    def inode(self) -> int:
+        return self._identity[0]
+
+    @property
     def is_open(self) -> bool:
         """A forked process has closed the files of its parent."""
         return self.handle >= 0

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ctxwrap.stores.base import RecordChange, StreamLine
 from ctxwrap.stores.files import disk, handles
@@ -12,6 +13,7 @@ from ctxwrap.stores.files.format import is_of_format_0, upgraded
 from ctxwrap.stores.files.handles import OpenFile
 from ctxwrap.stores.files.lines import StreamPiece, found_in
 from ctxwrap.stores.files.lookup import RecordPicker, span_of
+from ctxwrap.stores.files.redo import Piece
 from ctxwrap.stores.log_format import (
     CHECKSUM_LENGTH,
     OWN_CHECKSUM,
@@ -34,8 +36,8 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 class Journal:
     """Writers hold the session's lock. A reader without it may miss a batch that is being written."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, stream: str, path: str) -> None:
+        self.stream, self.path = stream, path
         self._file = 0
         """The inode of the file that the following fields describe; rewriting creates another one."""
         self.end = 0
@@ -132,12 +134,12 @@ class Journal:
         with disk.opened(self.path, os.O_RDONLY) as handle:
             return _tail(handle, position)
 
-    def append(self, records: Sequence[Record], *, lasting: bool) -> "Written | None":
-        """Append records; returns, for lasting ones, how to wait for the medium.
+    def append(self, records: Sequence[Record], *, lasting: bool, waits: bool) -> "Written | None":
+        """Append records; returns, if the caller `waits` for the medium, how to do so.
 
         A file to wait for is opened anew: the system reports a failed write once to each opening of the file.
         """
-        file = OpenFile(self.path, _FLAGS) if lasting else handles.take(self.path, _FLAGS)
+        file = OpenFile(self.path, _FLAGS) if waits else handles.take(self.path, _FLAGS)
         if not self.is_current or file is not self._seen:
             file = self._cleared(file)
         end, check, tail = self.end, self._check, self._tail
@@ -154,17 +156,26 @@ class Journal:
         self._before = end, check, tail
         self.end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
         self._check = int(self._tail[OWN_CHECKSUM], 16)
-        if lasting:
-            return Written(self, file, self._file, self.end)
+        if waits:
+            return Written(file, [self.state()])
         handles.keep(file)
         return None
+
+    def appended_since(self, position: int) -> Piece:
+        """The bytes from a position on, and at least those of the last append."""
+        start = min(position, self._before[0])
+        with disk.opened(self.path, os.O_RDONLY) as handle:
+            return Piece(start, disk.read_all(handle, start, self.end))
 
     def whole(self) -> "Written | None":
         """The whole file, to wait for the medium; None if there is no file."""
         if not os.path.exists(self.path):
             return None
         file, known = self._certain(OpenFile(self.path, _FLAGS))
-        return Written(self, file, known.st_ino, known.st_size)
+        return Written(file, [JournalState(self, known.st_ino, known.st_size)])
+
+    def state(self) -> "JournalState":
+        return JournalState(self, self._file, self.end)
 
     def take_back(self) -> None:
         """Undo the last append because another part of its batch could not be written."""
@@ -258,15 +269,28 @@ class Journal:
         return b"".join(lines)
 
 
-class Written:
-    """A batch that was written and may not be on the medium yet."""
+class JournalState(NamedTuple):
+    """What a journal is after an append."""
 
-    def __init__(self, journal: Journal, opened: OpenFile, file: int, end: int) -> None:
-        self._journal = journal
+    journal: Journal
+    file: int
+    """The inode of its file."""
+    end: int
+
+
+class Written:
+    """What was written to a file and may not be on the medium yet."""
+
+    def __init__(self, opened: OpenFile, journals: Sequence[JournalState], *, is_redo: bool = False) -> None:
+        """`journals` is whose lines are on the medium with it: its own, or those that the redo log has."""
+        self.journals = journals
+        self.is_redo = is_redo
         self._opened = opened
-        self.file = file
-        self.end = end
         self._lasts = False
+
+    @property
+    def file(self) -> int:
+        return self._opened.inode
 
     def wait(self) -> None:
         """Wait until it is on the medium. After a failure its state is unknown, and trying again does not help."""
@@ -276,7 +300,8 @@ class Written:
             raise OSError(errno.EIO, "an earlier sync of it failed")
         try:
             disk.sync(self._opened.handle)
-            self._journal.know_synced(self.file, self.end)
+            for journal, file, end in self.journals:
+                journal.know_synced(file, end)
             self._lasts = True
         finally:
             self.close()

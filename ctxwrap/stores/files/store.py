@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import get_ident
 
@@ -19,6 +19,7 @@ from ctxwrap.stores.files.format import FORMAT, format_number_in
 from ctxwrap.stores.files.handles import close_idle
 from ctxwrap.stores.files.journal import Journal, Written
 from ctxwrap.stores.files.locks import FileLock, ProcessName, exclusive, try_lock
+from ctxwrap.stores.files.redo import RedoLog, is_missing, restore
 from ctxwrap.stores.files.tree import FileTree
 from ctxwrap.stores.log_format import CHECKSUM_LENGTH, encode_batch, with_checksums
 from ctxwrap.stores.names import INDEX, owner_kind, safe_name
@@ -132,7 +133,7 @@ class FileLog:
         self._lock_path = f"{self._place}/.lock"
         self._key = key
         self._process = process
-        self._journals = {stream: Journal(f"{self._place}/{stream}.jsonl") for stream in STREAMS}
+        self._journals = {stream: Journal(stream, f"{self._place}/{stream}.jsonl") for stream in STREAMS}
         self._checked = False
         self._is_read = False
         """Whether the format is known to be readable."""
@@ -145,6 +146,7 @@ class FileLog:
         self._edition: int | None = None
         """The edition, while the lock is held."""
         self._unsynced: list[Written] = []
+        self._redo = RedoLog(f"{self._place}/.redo")
         self._settled: set[str] = set()
         """The contents, which never change, that are known to be on the medium."""
         self._explained = _Explanations(self._unavailable).__getitem__
@@ -188,7 +190,17 @@ class FileLog:
         found = self._format()
         if not 0 < found <= FORMAT:
             raise self._unreadable(found)
+        self._restore()
         self._is_read = self._meta_path.exists()
+
+    def _restore(self) -> None:
+        """Write again what a power cut lost of the streams and the redo log has."""
+        if is_missing(self._redo.entries(), self._stream_path):
+            with exclusive(self._lock_path):
+                restore(self._redo.entries(), self._stream_path)
+
+    def _stream_path(self, stream: str) -> str:
+        return self._journals[stream].path
 
     def _unavailable(self, verb: str, error: OSError) -> StoreUnavailable:
         """An error of the system as one that says what could not be done to the session."""
@@ -264,16 +276,26 @@ class FileLog:
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
         ends: dict[str, int] = {}
         waiting: list[Written] = []
+        is_redoable = False
         try:
+            batches = {stream: records for stream, records in batches.items() if records}
+            covered = self._redo.covered(self._edition) if lasting else {}
+            is_redoable = bool(batches) and covered.keys() >= batches.keys()
             for stream, records in batches.items():
-                if records:
-                    journal = self._journals[stream]
-                    written = journal.append(records, lasting=lasting)
-                    ends[stream] = journal.end
-                    if written is not None:
-                        waiting.append(written)
+                journal = self._journals[stream]
+                written = journal.append(records, lasting=lasting, waits=lasting and not is_redoable)
+                ends[stream] = journal.end
+                if written is not None:
+                    waiting.append(written)
+            if is_redoable:
+                waiting.append(self._enter({stream: covered[stream] for stream in ends}))
+            elif lasting:
+                others = [journal.whole() for stream, journal in self._journals.items() if stream not in ends]
+                waiting += [whole for whole in others if whole is not None]
         except BaseException as error:
             _close(waiting)
+            if is_redoable:
+                self._redo.take_back()
             for stream in ends:
                 self._journals[stream].take_back()
             if isinstance(error, OSError):
@@ -282,21 +304,28 @@ class FileLog:
         self._unsynced += waiting
         return ends
 
+    def _enter(self, covered: Mapping[str, int]) -> Written:
+        """Enter in the redo log what was appended to these streams since positions that it covers."""
+        journals = {stream: self._journals[stream] for stream in covered}
+        pieces = {stream: journal.appended_since(covered[stream]) for stream, journal in journals.items()}
+        return Written(self._redo.append(pieces), [journal.state() for journal in journals.values()], is_redo=True)
+
     def unsynced(self) -> Callable[[], None]:
         if not self._unsynced:
             return _wait_for_nothing
         written, self._unsynced = self._unsynced, []
-        return lambda: self._sync(written)
+        return partial(self._sync, written, self._edition)
 
     def settled(self) -> Callable[[], None]:
         with self._explained("write to"):
             written = [whole for journal in self._journals.values() if (whole := journal.whole()) is not None]
         contents = [entry.name for entry in self.files.entries("raw") if entry.name not in self._settled]
+        edition = self._edition
 
         def wait() -> None:
             self.files.sync(contents)
             self._settled.update(contents)
-            self._sync(written)
+            self._sync(written, edition)
 
         return wait
 
@@ -356,7 +385,11 @@ class FileLog:
         return check
 
     def _begin_edition(self) -> None:
-        """Tell readers that the log is about to change, and remove its caches and checkpoint."""
+        """Tell readers that the log is about to change, and remove its caches, checkpoint and redo log."""
+        for journal in self._journals.values():
+            if (whole := journal.whole()) is not None:
+                whole.wait()
+        self._redo.clear()
         with disk.opened(self._lock_path, os.O_WRONLY | os.O_APPEND) as handle:
             os.write(handle, b".")
             self._edition = None
@@ -366,7 +399,7 @@ class FileLog:
                 os.unlink(path)
         self.files.clear(CACHE)
 
-    def _sync(self, written: Sequence[Written]) -> None:
+    def _sync(self, written: Sequence[Written], edition: int | None) -> None:
         with self._explained("write to"):
             try:
                 for each in written:
@@ -377,6 +410,10 @@ class FileLog:
                 disk.sync_directory(self._place)
                 self._sync_place()
                 self._named |= new
+            for each in written:
+                if not each.is_redo:
+                    for journal, _, end in each.journals:
+                        self._redo.note_synced(edition, journal.stream, end)
 
     def _sync_place(self) -> None:
         if not self._placed:
