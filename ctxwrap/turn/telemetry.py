@@ -81,11 +81,13 @@ def _is_inside_opentelemetry() -> bool:
 def telemetry_of(key: SessionKey, provider: str, redaction: Redaction | None) -> "Telemetry | None":
     """What reports one call; None if nobody traces. Ask for it where the caller's span is current."""
     trace = sys.modules.get("opentelemetry.trace")
-    return Telemetry(trace, key, provider, redaction) if trace is not None and _is_used(trace) else None
+    return Telemetry(trace, key, provider, redaction) if is_used(trace) else None
 
 
-def _is_used(trace: Any) -> bool:
+def is_used(trace: Any) -> bool:
     """Whether there is a span or a provider of them: Anthropic's SDK imports OpenTelemetry in any application."""
+    if trace is None:
+        return False
     try:
         has_span = trace.get_current_span() is not trace.INVALID_SPAN
         return has_span or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
