@@ -3,7 +3,8 @@
 They stand in for methods without a public name; an SDK that has no such method keeps its own way.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import iscoroutinefunction, signature
 from types import UnionType
@@ -25,6 +26,9 @@ def add_shortcuts(client_class: Any, sdk_class: Any) -> None:
         prepare = getattr(sdk_class, "_copy_and_prepare", None)
         if prepare:
             client_class._copy_and_prepare = _passing_plain_bodies(prepare)
+        tracer = getattr(sdk_class, "_tracer", None)
+        if isinstance(tracer, property) and tracer.fget:
+            client_class._tracer = property(_tracing_only_for_somebody(tracer.fget))
 
 
 def _passing_plain_bodies(prepare_by_sdk: Any) -> Any:
@@ -41,6 +45,29 @@ def _passing_plain_bodies(prepare_by_sdk: Any) -> Any:
         return options if is_prepared(self, options) else await prepare_by_sdk(self, options)
 
     return prepare_async if iscoroutinefunction(prepare_by_sdk) else prepare
+
+
+def _tracing_only_for_somebody(tracer_of_sdk: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Leave out the span of a call that nobody traces: the SDK collects all that it says before it finds that out."""
+
+    def tracer(self: Any) -> Any:
+        from ctxwrap.turn.telemetry import is_used  # loaded by the first call
+
+        made, trace = tracer_of_sdk(self), sys.modules.get("opentelemetry.trace")
+        is_applications = type(made) is getattr(trace, "ProxyTracer", object)  # else the client has one of its own
+        return None if is_applications and not is_used(trace) and not _has_trace_headers() else made
+
+    return tracer
+
+
+def _has_trace_headers() -> bool:
+    """Whether OpenTelemetry adds headers to requests even without a span, such as those of its baggage."""
+    propagate, headers = sys.modules.get("opentelemetry.propagate"), dict[str, str]()
+    try:
+        propagate.inject(headers)  # type: ignore[union-attr]
+    except Exception:  # the SDK, which loads it with its first span, says so
+        return True
+    return bool(headers)
 
 
 def _building_by_validation(build_by_sdk: Any) -> Any:

@@ -39,7 +39,8 @@ def _callers_breakpoints(body: Body) -> Iterator[tuple[BlockPlace, Any]]:
     yield from _breakpoints_in(body.get("tools"), (_TOOLS,))
     yield from _breakpoints_in(body.get("system"), (_SYSTEM,))
     for at, message in enumerate(body["messages"]):
-        yield from _breakpoints_in(message.get("content"), (_MESSAGES, at))
+        if not isinstance(content := message.get("content"), str):  # as most are
+            yield from _breakpoints_in(content, (_MESSAGES, at))
     yield from _breakpoints_in([{"cache_control": body.get("cache_control")}], (_WHOLE,))
 
 

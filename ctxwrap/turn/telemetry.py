@@ -79,9 +79,20 @@ def _is_inside_opentelemetry() -> bool:
 
 
 def telemetry_of(key: SessionKey, provider: str, redaction: Redaction | None) -> "Telemetry | None":
-    """What reports one call; None in a process without OpenTelemetry. Ask for it where the caller's span is current."""
+    """What reports one call; None if nobody traces. Ask for it where the caller's span is current."""
     trace = sys.modules.get("opentelemetry.trace")
-    return None if trace is None else Telemetry(trace, key, provider, redaction)
+    return Telemetry(trace, key, provider, redaction) if is_used(trace) else None
+
+
+def is_used(trace: Any) -> bool:
+    """Whether there is a span or a provider of them: Anthropic's SDK imports OpenTelemetry in any application."""
+    if trace is None:
+        return False
+    try:
+        has_span = trace.get_current_span() is not trace.INVALID_SPAN
+        return has_span or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    except Exception:  # `Telemetry` says so
+        return True
 
 
 class Telemetry:

@@ -1,6 +1,8 @@
 """Wrapped clients take shortcuts through their SDK, with the same results."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
 from importlib import import_module
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -8,10 +10,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry import baggage, context, trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel
 
 import ctxwrap
 from ctxwrap.clients.sdk_arguments import PlainBody
+from ctxwrap.testing.practice import Provider
 from tests.support import examples
 
 MODELS = (
@@ -214,3 +221,59 @@ def test_middleware_receives_a_body_of_its_own() -> None:
     prepared = wrapped._copy_and_prepare(options).json_data
     assert prepared == body
     assert prepared["messages"][0] is not body["messages"][0]
+
+
+def use_nothing(stack: ExitStack) -> dict[str, Any]:
+    return {}
+
+
+def use_baggage(stack: ExitStack) -> dict[str, Any]:
+    stack.callback(context.detach, context.attach(baggage.set_baggage("user", "ada")))
+    return {}
+
+
+def use_span_of_another_process(stack: ExitStack) -> dict[str, Any]:
+    stack.enter_context(trace.use_span(trace.NonRecordingSpan(trace.SpanContext(1, 1, is_remote=True))))
+    return {}
+
+
+def use_provider(stack: ExitStack) -> dict[str, Any]:
+    stack.enter_context(pytest.MonkeyPatch.context()).setattr(trace, "_TRACER_PROVIDER", SPANS_TO)
+    return {}
+
+
+def use_provider_of_the_client(stack: ExitStack) -> dict[str, Any]:
+    return {"open_telemetry": {"tracer_provider": SPANS_TO}}
+
+
+SPANS, SPANS_TO = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+SPANS_TO.add_span_processor(SimpleSpanProcessor(SPANS))
+
+
+@pytest.mark.parametrize(
+    ("use", "headers", "spans"),
+    [
+        (use_nothing, set(), 0),
+        (use_baggage, {"baggage"}, 0),
+        (use_span_of_another_process, {"traceparent"}, 0),
+        (use_provider, {"traceparent"}, 1),
+        (use_provider_of_the_client, {"traceparent"}, 1),
+    ],
+    ids=["nothing", "baggage", "another process", "provider", "provider of the client"],
+)
+def test_calls_are_traced_as_by_the_sdk(
+    use: Callable[[ExitStack], dict[str, Any]], headers: set[str], spans: int, provider: Provider
+) -> None:
+    anthropic = pytest.importorskip("anthropic")
+    if not hasattr(anthropic.Anthropic, "_tracer"):
+        pytest.skip("this version makes no spans")
+    for is_wrapped in (False, True):
+        SPANS.clear()
+        with ExitStack() as stack:
+            client = anthropic.Anthropic(api_key="x", base_url=provider.anthropic_url, **use(stack))
+            used = ctxwrap.wrap(client, store="memory:", session="s") if is_wrapped else client
+            for _ in range(3):
+                used.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": "Hi"}])
+                assert {"traceparent", "baggage"} & set(map(str.lower, provider.seen[-1].headers)) == headers
+        made = [span for span in SPANS.get_finished_spans() if span.instrumentation_scope.name != "ctxwrap"]
+        assert len(made) == 3 * spans

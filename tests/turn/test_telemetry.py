@@ -20,6 +20,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import ctxwrap
 from ctxwrap.testing.practice import Answer, Failure, Provider
+from ctxwrap.turn.telemetry import telemetry_of
+from ctxwrap.types import SessionKey
 from tests.clients.running import PATIENCE, at_its_desk, on
 from tests.clients.test_failing_open import ERRORS, Fault, FaultyStore
 from tests.clients.test_interruptions import APIS, EVERY, Desk, Heard, Side
@@ -426,6 +428,16 @@ async def test_no_memory_spans_without_a_tracer_provider(desk: Desk, monkeypatch
     assert turn is not None
     assert turn.report.status == "complete"
     assert not [name for name in made if name.endswith("_memory")]
+
+
+def test_call_is_reported_only_where_there_is_a_span_or_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = SessionKey("tenant", "agent", "session")
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    assert telemetry_of(key, "openai", None) is None
+    with trace.use_span(trace.NonRecordingSpan(trace.SpanContext(1, 1, is_remote=False))):
+        assert telemetry_of(key, "openai", None) is not None
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", TracerProvider(shutdown_on_exit=False))
+    assert telemetry_of(key, "openai", None) is not None
 
 
 @at_its_desk
