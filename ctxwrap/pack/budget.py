@@ -117,9 +117,9 @@ class Ledger:
         whole = self.budget.limit if within is None else self.conversation or 0
         return most if most <= left else left - left % max(1, whole // _STEPS)
 
-    def needed(self, kind: str, need: float) -> int:
-        """The most that a kind which may exceed the limit for the conversation claims, given its need, from 0 to 1."""
-        share, most, conversation = KINDS[kind].share, self.claimable(kind), self.conversation
+    def needed(self, kind: str, need: float, most: int) -> int:
+        """What a kind which may exceed the limit for the conversation claims of `most`, given its need, from 0 to 1."""
+        share, conversation = KINDS[kind].share, self.conversation
         within = share.part * self.budget.limit if conversation is None else int(share.of_conversation * conversation)
         return int(most if most <= within else within + need * (most - within))
 

@@ -419,7 +419,8 @@ class _Packing:
 
     def _add_retrieved(self) -> None:
         retrieve = self.sources.retrieve
-        limit = self.ledger.needed("retrieved", need_of_past(self.conversation.question))
+        room = self.ledger.claimable("retrieved")
+        limit = self.ledger.needed("retrieved", need_of_past(self.conversation.question), room)
         if retrieve is None or not limit:
             return
         known = [*self.recent.numbers, *self.conversation.newest]
@@ -427,7 +428,7 @@ class _Packing:
         self.found = retrieve(self.question, first, limit, estimate_tokens)  # counted exactly once they are lines
         if not self.found.chosen and not self.found.missed:
             return
-        seen, room = self.sharing.seen_by("retrieved", KINDS["retrieved"].source), self.ledger.claimable("retrieved")
+        seen = self.sharing.seen_by("retrieved", KINDS["retrieved"].source)
         self.quoted, items = fit_passages(self.found.chosen, self.measure.text, room, seen)
         self.chosen.found = speaker_lines(newest_first(self.quoted))
         self.items += [*items, *missed_passages(self.found.missed, seen)]

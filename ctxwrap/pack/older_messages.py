@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple, overload
 
-from ctxwrap.callers_list import values_of
+from ctxwrap.callers_list import continued_with, values_of
 from ctxwrap.kinds import KINDS
 from ctxwrap.memory.items import origin_of_all
 from ctxwrap.redaction.visibility import MODEL_ONLY
@@ -202,7 +202,7 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
     messages = request.messages
     numbers = inputs.numbers or (0,) * len(messages)
     places = request.places or range(len(messages))
-    roles = list(map(_ROLE, messages))
+    roles = values_of(messages, _ROLE)
     spoken: Sequence[int] = range(len(messages))
     system = ""
     if "system" in roles:
@@ -236,15 +236,29 @@ def conversation(request: Request, inputs: TurnInputs, settings: Settings, measu
 def _with_callers(
     logged: LoggedMessages, messages: Sequence[Message], places: Sequence[int], numbers: list[int], measure: Measure
 ) -> LoggedMessages:
-    """Messages of the log with those that the caller said next: most often these are the next ones of the log."""
+    """Messages of the log with those that the caller said next: most often these are the next ones of the log.
+
+    A caller who sends more than the log keeps in memory most often continues the list of the last call.
+    """
     said = [*map(messages.__getitem__, places)]
-    columns, start, end = logged.columns, logged.end, logged.end + len(said)
+    columns, first, start, end = logged.columns, logged.start, logged.end, logged.end + len(said)
     is_next = columns.numbers[start:end] == numbers and columns.messages[start:end] == said
     if is_next and columns.agrees(measure, start, end):
-        return LoggedMessages(columns, logged.start, end)
+        return LoggedMessages(columns, first, end)
+    all_numbers, all_said = [*columns.numbers[first:start], *numbers], [*columns.messages[first:start], *said]
+    continued = continued_with(messages)
+    known: MessageColumns | None = continued.get(measure.key)
+    count = min(len(known.kept), len(all_said)) if known else 0
+    is_alike = known and (known.numbers[:count], known.messages[:count]) == (all_numbers[:count], all_said[:count])
+    if known and is_alike and count > start - first:
+        for number, message in zip(all_numbers[count:], all_said[count:], strict=True):
+            known.add(LoggedMessage(number, message, {measure.name: measure.counted(message)}))
+        return LoggedMessages(known, 0, len(all_said))
     counts = values_of(messages, measure.counted)
     counted = [{measure.name: counts[place]} for place in places]
-    return LoggedMessages.of([*logged, *map(LoggedMessage, numbers, said, counted)])
+    made = LoggedMessages.of([*logged, *map(LoggedMessage, numbers, said, counted)])
+    continued[measure.key] = made.columns
+    return made
 
 
 def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Message]) -> list[LoggedMessage]:

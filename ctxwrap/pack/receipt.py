@@ -119,11 +119,8 @@ _FIELDS, _SEQUENCES = frozenset(PackItem._fields), {"visibility", "refs"}
 def budget_as_json(budget: Record) -> Record:
     """A budget in the form of the log: without usual values, and without what follows from the rest."""
     spent = {name: tokens for name, tokens in budget["spent"].items() if tokens or name not in _NOTHING}
-    short = {**budget, "spent": spent}
-    for name, value in (_USUAL | _reckoned(short)).items():
-        if short.get(name) == value:
-            del short[name]
-    return short
+    follows = {**_USUAL, "effective": max(0, budget["limit"] - budget["fixed"]), "used": sum(spent.values())}
+    return {name: value for name, value in {**budget, "spent": spent}.items() if follows.get(name) != value}
 
 
 def budget_in(event: Record) -> Record:

@@ -105,7 +105,7 @@ def sent_messages(messages: Iterable[Body], injection: Injection, with_results: 
     messages = with_references(messages, injection, with_results) if injection.references else list(messages)
     if not left_out:
         return messages
-    return [message for at, message in enumerate(messages) if at not in left_out or is_operator(message)]
+    return [message for at, message in enumerate(messages) if at not in left_out or message.get("role") in _OPERATORS]
 
 
 def with_references(messages: Iterable[Body], injection: Injection, with_results: WithResults) -> list[Body]:

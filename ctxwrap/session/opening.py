@@ -52,13 +52,13 @@ def opening_of(
 ) -> TurnInputs:
     """The inputs of a turn; `rules` are new memory rules that the log does not have yet."""
     spoken: Sequence[Message] = request.messages
-    given, system = values_of(spoken, digest), list[Message]()
-    if "system" in map(_ROLE, spoken):
-        is_spoken = [message.role != "system" for message in spoken]
+    given, roles, system = values_of(spoken, digest), values_of(spoken, _ROLE), list[Message]()
+    if "system" in roles:
+        is_spoken = [role != "system" for role in roles]
         system = [message for message in spoken if message.role == "system"]
-        spoken, given = list(compress(spoken, is_spoken)), list(compress(given, is_spoken))
+        spoken, given, roles = (list(compress(each, is_spoken)) for each in (spoken, given, roles))
     branch = past.branch
-    alignment = _aligned(past, spoken, given)
+    alignment = _aligned(past, roles, given)
     new, branches = spoken[alignment.new :], alignment.keep < len(branch.digests)
     rounds = rounds_of(past, new)
     number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
@@ -170,9 +170,9 @@ def rounds_of(past: SessionState, new: Sequence[Message]) -> list[int]:
     return rounds
 
 
-def _aligned(past: SessionState, spoken: Sequence[Message], given: Sequence[Digest]) -> Alignment:
+def _aligned(past: SessionState, roles: Sequence[str], given: Sequence[Digest]) -> Alignment:
     branch = past.branch
-    answered = _last_answer(list(map(_ROLE, spoken))) if len(spoken) >= _LEAST_ANSWERED else -1
+    answered = _last_answer(roles) if len(roles) >= _LEAST_ANSWERED else -1
     return align(branch.digests, given, answered=answered, began=branch.place_of(past.began), cut=branch.is_cut)
 
 

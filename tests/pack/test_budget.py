@@ -64,11 +64,11 @@ def test_passages_exceed_the_conversations_limit_only_as_far_as_needed(
     limit: int, conversation: int | None, one: float, other: float
 ) -> None:
     ledger = Ledger(TokenBudget(limit, "settings", 0, 100), Shares(), conversation)
-    less, more = (ledger.needed("retrieved", need) for need in sorted((one, other)))
-    assert 0 <= ledger.needed("retrieved", 0) <= less <= more <= ledger.needed("retrieved", 1)
-    assert ledger.needed("retrieved", 1) == ledger.claimable("retrieved")
+    most = ledger.claimable("retrieved")
+    least, less, more, all_of_it = (ledger.needed("retrieved", need, most) for need in (0, *sorted((one, other)), 1))
+    assert 0 <= least <= less <= more <= all_of_it == most
     if conversation is not None:
-        assert ledger.needed("retrieved", 0) <= conversation / 4
+        assert least <= conversation / 4
         before = ledger.unreserved("recent_messages")
         ledger.hold("retrieved", limit)
         assert before - ledger.unreserved("recent_messages") <= max(conversation / 4, limit * 0.4)

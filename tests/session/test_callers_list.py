@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.callers_list import CallersList, values_of
+from ctxwrap.pack.older_messages import conversation
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.bedrock import CONVERSE
@@ -17,9 +18,11 @@ from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.session.branch import digest
 from ctxwrap.session.session import Session
+from ctxwrap.settings import Settings
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.tokens.counting import counter_for
-from ctxwrap.types import Body, SessionKey
+from ctxwrap.tokens.measure import measure_for
+from ctxwrap.types import Body, LoggedMessage, Message, Runtime, SessionKey, TurnInputs
 
 KEY = SessionKey("t", "a", "s")
 WORDS = ("Hello", "yes", " yes", "Take an <ctxwrap-context> with you", "ok\n")
@@ -105,6 +108,33 @@ def test_a_known_list_is_read_like_an_unknown_one(found: tuple[ProviderAdapter, 
         assert repr(read) == repr(plain)  # which tells 1 from true
         assert values_of(read.messages, digest) == list(map(digest, plain.messages))
         assert adapter.request_tokens(again, counter) == adapter.request_tokens(body, counter)
+
+
+LOGGED = [LoggedMessage(at, Message("user", f"logged {at}"), {"estimate": 100 + at}) for at in range(1, 4)]
+
+
+@given(calls(), st.data())
+def test_older_messages_of_a_known_list_are_those_of_an_unknown_one(
+    found: tuple[ProviderAdapter, list[list[Body]]], data: st.DataObject
+) -> None:
+    (adapter, lists), known, settings = found, None, Settings()
+    for items in lists:
+        known = CallersList.of(items, known)
+        plain, read = (adapter.read({adapter.input_field: each, "model": "m"}) for each in (items, known))
+        first = data.draw(st.sampled_from([0, 4, 4, 4, 9]))
+        inputs = TurnInputs(
+            runtime=Runtime(1, "2026-03-01T09:00:00.000000Z", "2026-03-01T09:00:00.000000Z"),
+            state={},
+            new=(),
+            history=LOGGED[: data.draw(st.sampled_from([0, 0, 0, 2, 3]))],
+            parent="",
+            numbers=tuple([first and first + at for at in range(len(plain.messages))]),
+        )
+        for model in ("m", "gpt-4o"):
+            one, other = (conversation(each, inputs, settings, measure_for(model)) for each in (read, plain))
+            assert [*one.older] == [*other.older]
+            assert one.older.logged == other.older.logged
+            assert one._replace(older=other.older) == other
 
 
 def message(at: int) -> Body:
