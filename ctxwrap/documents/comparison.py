@@ -34,6 +34,7 @@ from ctxwrap.language.dates import Day, days_in
 from ctxwrap.language.patterns import folded, has_any, shortest_hints
 from ctxwrap.language.vocabulary import TIME
 from ctxwrap.language.words import each_term, term_of, terms_of
+from ctxwrap.language.words import words_in as written_words
 
 Verdict = Literal["other", "same", "confirmed", "changed"]
 
@@ -350,11 +351,11 @@ class ChangeHints:
     """Tells which of several texts may finish a task or move a day; in doubt all of them.
 
     Most texts do neither: one look at the distinct words of all of them says what to look for in each, which takes a
-    fraction of the time for splitting them into sentences.
+    fraction of the time for splitting them into sentences. Those of messages that were indexed just now are known.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        said = _in_both_forms(" ".join(set(" ".join(texts).split())))
+        said = " ".join(set[str]().union(*(written_words(_in_both_forms(text)).distinct for text in texts)))
         small = folded(said)
         self._moves = [hint for hint in _MOVE_HINTS if hint in small] if _DIGIT.search(said) else []
         self._done = [hint for hint in _DONE_HINTS if hint in small]
@@ -393,12 +394,15 @@ class ChangeHints:
         """The words of the texts that may be past forms of verbs, which are given by their terms."""
         if self._words is None:
             self._words = set(words_in(self._said))
+        # of these, the texts have the parts
+        whole = [verb for same in verbs.values() for verb in same if "-" in verb or "_" in verb]
         themselves = {verb for same in verbs.values() if len(same) == 1 for verb in same}
         words = list(self._words - themselves)
         terms = each_term(words)
         if verbs.keys().isdisjoint(terms):  # as mostly
-            return []
-        return [word for word, term in zip(words, terms, strict=True) if term in verbs and not word.endswith(_NOT_PAST)]
+            return whole
+        forms = (word for word, term in zip(words, terms, strict=True) if term in verbs)
+        return [*whole, *(word for word in forms if not word.endswith(_NOT_PAST))]
 
 
 def _in_both_forms(text: str) -> str:

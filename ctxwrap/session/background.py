@@ -49,14 +49,19 @@ class Background:
         self._is_running = False
         self._thread = 0
 
-    def schedule(self, subject: Hashable, work: Work, *, starts: bool = True, is_urgent: bool = False) -> None:
+    def schedule(
+        self, subject: Hashable, work: Work, *, replaces: bool = True, starts: bool = True, is_urgent: bool = False
+    ) -> None:
         """Run `work` once its subject is quiet, or at the next look if it is urgent; replaces its pending work.
 
-        Pass `starts=False` where the garbage collector may be running: no thread can be started there.
+        With `replaces=False`, pending work stays and is only put off: it does what `work` does, and may do more. Pass
+        `starts=False` where the garbage collector may be running: no thread can be started there.
         """
         with self._lock:
             now = monotonic()
             known = self._pending.get(subject)
+            if known and not replaces:
+                work = known.work
             if is_urgent:
                 self._pending.pop(subject, None)
                 self._pending = {subject: _Pending(now, now, work), **self._pending}

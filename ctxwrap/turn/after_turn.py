@@ -64,6 +64,7 @@ def _catch_up(
         session.catch_up()
 
     if settings.derive == "behind":
-        background.schedule(session, work, starts=not interrupted, is_urgent=ends)
+        # the pending work of an earlier turn may be to write the document
+        background.schedule(session, work, replaces=ends or has_document, starts=not interrupted, is_urgent=ends)
     else:
         work()

@@ -77,7 +77,7 @@ def finish_documents(sessions: Iterable[Session] | None = None) -> None:
     background.finish(is_wanted)
     for session in _outdated.pop(among):
         _update_quietly(session, f"flush-{session.next_message}", session.clock)
-        background.schedule(session, session.catch_up, starts=False)
+        background.schedule(session, session.catch_up, replaces=False, starts=False)
     background.finish(is_wanted)
 
 
@@ -162,7 +162,7 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
 
         with defer_finalizers():
             session.transaction(write)
-        background.schedule(session, session.catch_up)
+        background.schedule(session, session.catch_up, replaces=False)
     except Exception as error:
         logger.warning(
             "ctxwrap: the context document of session %r was written by rules, not by the model: %r",

@@ -183,7 +183,7 @@ class ManagedCall:
             if self._telemetry is not None:
                 self._telemetry.opened(lambda: self.record if self._opened else None)
         if self._binding.settings.derive == "behind":
-            background.schedule(session, session.catch_up)
+            background.schedule(session, session.catch_up, replaces=False)
         self._written_at = monotonic()
         return is_open
 

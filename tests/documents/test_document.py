@@ -407,8 +407,20 @@ def test_cost_per_message_does_not_grow_with_the_conversation() -> None:
     assert late < 4 * early * 1.5
 
 
-_SAID = ("I called", "Tom", "the bank", "**done**", "`paid`", "moved to 4 May", "is  now on", "3.", "\u0131", "x" * 598)
-_TASKS = ("- [ ] Call Tom", "- [ ] Pay the bank", "- [ ] I need to see Tom")
+_SAID = (
+    "I called",
+    "I e-mail'd",
+    "Tom",
+    "the bank",
+    "**done**",
+    "`paid`",
+    "moved to 4 May",
+    "is  now on",
+    "3.",
+    "\u0131",
+    "x" * 598,
+)
+_TASKS = ("- [ ] Call Tom", "- [ ] E-mail Tom", "- [ ] Pay the bank", "- [ ] I need to see Tom")
 
 
 _TEXT = st.tuples(
@@ -418,7 +430,8 @@ _SOME_TASKS = st.lists(st.sampled_from(_TASKS), max_size=2)
 
 
 @given(_TEXT, st.lists(_TEXT, max_size=3), st.lists(_SOME_TASKS, max_size=2), _SOME_TASKS)
-@example("I called Tom", ["it was good to see all of them there again"], [[_TASKS[1]]], [_TASKS[0]])
+@example("I called Tom", ["it was good to see all of them there again"], [[_TASKS[2]]], [_TASKS[0]])
+@example("I e-mail'd Tom", [], [], [_TASKS[1]])
 def test_no_message_that_changes_a_line_is_passed_over(
     text: str, others: list[str], earlier: list[list[str]], tasks: list[str]
 ) -> None:

@@ -86,6 +86,24 @@ def test_flush_finishes_the_documents_of_all_chats(provider: Provider, home: Pat
     assert "content" not in documents(home)[-1] or documents(home)[-1]["version"] == 2
 
 
+@pytest.mark.parametrize("following", ["open", "interrupted", "readonly"])
+def test_a_turn_without_a_version_of_its_own_leaves_the_one_that_is_due(
+    provider: Provider, home: Path, following: str
+) -> None:
+    chat = client(provider, home, derive="behind")
+    for text in TOLD:
+        say(chat, text)
+    if following == "readonly":
+        say(chat, "Go on.", context_mode="readonly")
+    else:
+        stream = say(chat, "Go on.", stream=True)
+        next(stream)
+        if following == "interrupted":
+            stream.close()
+    ctxwrap.flush()
+    assert "Ada" in documents(home)[-1]["content"]
+
+
 def test_async_stream_updates_the_document(provider: Provider, home: Path) -> None:
     async def talk() -> None:
         made = openai.AsyncOpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)

@@ -15,6 +15,14 @@ def test_only_the_newest_work_of_a_subject_runs() -> None:
     assert done == ["third", "other"]
 
 
+def test_pending_work_that_does_more_stays() -> None:
+    background, done = Background(), list[str]()
+    for text, replaces in (("first", False), ("second", True), ("third", False)):
+        background.schedule("subject", lambda text=text: done.append(text), replaces=replaces, starts=False)
+    background.finish()
+    assert done == ["second"]
+
+
 def test_finish_runs_only_the_selected_subjects() -> None:
     background, done = Background(), list[str]()
     for subject in ("a", "b"):
