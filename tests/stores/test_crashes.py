@@ -15,6 +15,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.stores.files.store import FileStore
+from ctxwrap.types import Record
 from tests.stores.faults import Before, Seam, failing, installed, killing, killing_after, short
 from tests.stores.medium import Medium, State
 from tests.stores.work import (
@@ -393,3 +394,36 @@ def test_read_failure_is_an_error_and_not_the_end_of_the_log(quick_path: Path) -
         assert "more" in ids(log.read("events")[0])
     assert told == []
     assert list(log.directory.glob("*.torn-*")) == []
+
+
+def test_a_power_cut_around_a_rewriting_loses_nothing_and_brings_nothing_back(quick_path: Path) -> None:
+    recorded, place = Recorded(quick_path / "run"), quick_path / "after"
+
+    def without_content(record: Record) -> Record:
+        return {**record, "content": ""} if record["ctx"]["id"] == "secret" else record
+
+    with installed(recorded.seam):
+        first, second = recorded.workers(2)
+        for number in range(2):
+            first.turn(number)
+            second.turn(number)
+            with second.log.locked():
+                second.log.append({"messages": [{**entry("secret"), "content": "swordfish"}]}, lasting=True)
+                wait = second.log.unsynced()
+            wait()
+        with first.log.locked():
+            for stream in STREAMS:
+                first.log.rewrite(stream, without_content)
+        forgotten = len(recorded.seam.operations)
+        second.turn(2)
+        first.turn(3)
+    assert any(b"swordfish" in each.data for each in recorded.seam.operations if each.path.endswith("/.redo"))
+    for state, count in recorded.states(syncs=True, only_last=False).items():
+        place.mkdir()
+        state.lay_out(str(recorded.base), place)
+        acked = merged([acks for done, acks in recorded.acks if done <= count])
+        with installed(Seam()):
+            assert lost(acked, recovered(place / "data" / "home")) == []
+        if count >= forgotten:
+            assert [path for path in place.rglob("*") if path.is_file() and b"swordfish" in path.read_bytes()] == []
+        shutil.rmtree(place)
