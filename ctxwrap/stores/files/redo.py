@@ -23,11 +23,11 @@ _MOST = 256 * 1024
 """A larger redo log is emptied: the next append syncs the streams themselves."""
 
 _MAGIC = b"redo"
-_HEAD = struct.Struct(">4sI" + "QI" * len(STREAMS))
-"""Magic, checksum, and for each stream where its bytes begin and how many there are."""
+_SEAL = struct.Struct(">4sI")
+"""Magic, and the checksum of all that follows."""
 
-_COVERED = struct.Struct(">4sI").size
-"""Where the part of a head begins that its checksum covers."""
+_PLACES = struct.Struct(">" + "QI" * len(STREAMS))
+"""For each stream where its bytes begin and how many there are."""
 
 
 class Piece(NamedTuple):
@@ -189,19 +189,20 @@ def _has_others(there: bytes, data: bytes) -> bool:
 
 def _encoded(pieces: Pieces) -> bytes:
     ordered = [pieces.get(stream, Piece(0, b"")) for stream in STREAMS]
-    sizes = [number for piece in ordered for number in (piece.start, len(piece.data))]
-    covered = _HEAD.pack(b"", 0, *sizes)[_COVERED:] + b"".join([piece.data for piece in ordered])
-    return struct.pack(">4sI", _MAGIC, zlib.crc32(covered)) + covered
+    places = _PLACES.pack(*[number for piece in ordered for number in (piece.start, len(piece.data))])
+    sealed = b"".join([places, *[piece.data for piece in ordered]])
+    return _SEAL.pack(_MAGIC, zlib.crc32(sealed)) + sealed
 
 
 def _entries_in(data: bytes) -> Iterator[tuple[Pieces, int]]:
     """The entries and their sizes, up to the first that is not whole."""
     at = 0
-    while at + _HEAD.size <= len(data):
-        magic, check, *sizes = _HEAD.unpack_from(data, at)
-        starts, lengths, begin = sizes[::2], sizes[1::2], at + _HEAD.size
+    while at + _SEAL.size + _PLACES.size <= len(data):
+        magic, check = _SEAL.unpack_from(data, at)
+        places = _PLACES.unpack_from(data, at + _SEAL.size)
+        starts, lengths, begin = places[::2], places[1::2], at + _SEAL.size + _PLACES.size
         end = begin + sum(lengths)
-        if magic != _MAGIC or end > len(data) or zlib.crc32(data[at + _COVERED : end]) != check:
+        if magic != _MAGIC or end > len(data) or zlib.crc32(data[at + _SEAL.size : end]) != check:
             return
         pieces = {}
         for stream, start, length in zip(STREAMS, starts, lengths, strict=True):
