@@ -1465,12 +1465,12 @@ async def test_a_refused_connection_is_the_bare_client_s_error(desk: Desk, surfa
 @each_of(named(chat_create, chat_stream, response_helper))
 @both
 async def test_a_timeout_is_the_bare_client_s_error(desk: Desk, surface: Surface) -> None:
-    waiting = threading.Event()
+    waiting, short = threading.Event(), openai.Timeout(10, read=0.05)  # a busy machine takes longer to connect
     desk.script(Failure(500, hang=lambda: waiting.wait(10)))
     try:
-        expected = await failure_of(desk.bare(), surface, timeout=0.05)
+        expected = await failure_of(desk.bare(), surface, timeout=short)
         assert expected["class"] is openai.APITimeoutError
-        assert await failure_of(desk.wrapped(), surface, timeout=0.05) == expected
+        assert await failure_of(desk.wrapped(), surface, timeout=short) == expected
     finally:
         waiting.set()
     assert_logged_as_failed(desk)
