@@ -325,7 +325,7 @@ def test_a_power_cut_at_any_moment_loses_nothing_acknowledged(quick_path: Path, 
 def test_a_power_cut_while_the_redo_log_is_emptied_loses_nothing_acknowledged(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ctxwrap.stores.files.redo._MOST", 500)
+    monkeypatch.setattr("ctxwrap.stores.files.redo.LARGEST", 500)
     recorded = recorded_turns(quick_path / "run", 2)
     emptied = [each for each in recorded.seam.operations if each.kind == "rename" and each.other.endswith("/.redo")]
     assert len(emptied) > 2

@@ -115,6 +115,18 @@ def test_entry_that_is_cut_short_counts_for_nothing(log: FileLog) -> None:
     assert served(log) == [["first", "a", "c"]] * 2
 
 
+def test_large_append_is_synced_in_the_streams_and_not_entered(log: FileLog) -> None:
+    lasting(log, "a")
+    redo = (log.directory / ".redo").read_bytes()
+    with installed(Seam()) as seam, log.locked():
+        log.append({"messages": [entry(f"large-{number}", 40_000) for number in range(10)]}, lasting=True)
+        log.unsynced()()
+    assert seam.counts["fdatasync"] == 2
+    assert (log.directory / ".redo").read_bytes() == redo
+    lasting(log, "b")
+    assert served(log) == [["first", "a", *[f"large-{number}" for number in range(10)], "b"], ["first", "a", "b"]]
+
+
 def test_new_stream_is_synced_itself_at_first(quick_path: Path) -> None:
     log = FileStore(quick_path).open(KEY)
     lasting(log, "a", streams=("messages",))

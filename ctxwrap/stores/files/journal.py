@@ -135,9 +135,10 @@ class Journal:
             return _tail(handle, position)
 
     def append(self, records: Sequence[Record], *, lasting: bool, waits: bool) -> "Written | None":
-        """Append records; returns, if the caller `waits` for the medium, how to do so.
+        """Append records; returns, if the caller `waits` for this file to be on the medium, how to do so.
 
-        A file to wait for is opened anew: the system reports a failed write once to each opening of the file.
+        Lines of `lasting` records say up to where the stream is known to be there. A file to wait for is opened anew:
+        the system reports a failed write once to each opening of the file.
         """
         file = OpenFile(self.path, _FLAGS) if waits else handles.take(self.path, _FLAGS)
         if not self.is_current or file is not self._seen:
@@ -270,7 +271,7 @@ class Journal:
 
 
 class JournalState(NamedTuple):
-    """What a journal is after an append."""
+    """A journal as it was after an append."""
 
     journal: Journal
     file: int

@@ -19,8 +19,8 @@ from ctxwrap.stores.log_format import CHECKSUM_LENGTH, checksums_in, last_checks
 
 logger = logging.getLogger("ctxwrap")
 
-_MOST = 256 * 1024
-"""A larger redo log is emptied: the next append syncs the streams themselves."""
+LARGEST = 256 * 1024
+"""The bytes after which a redo log is emptied, and the most that one append enters: else the streams are synced."""
 
 _MAGIC = b"redo"
 _SEAL = struct.Struct(">4sI")
@@ -77,7 +77,7 @@ class RedoLog:
             self._forget()
             self._edition = edition
         known = self._look()
-        if known is None or disk.is_doubtful(known) or known.st_size > _MOST:
+        if known is None or disk.is_doubtful(known) or known.st_size > LARGEST:
             if not self._synced or any(self._synced.get(stream, 0) < end for stream, end in self._entered.items()):
                 return {}
             disk.replace(self.path, b"", lasting=True)

@@ -19,7 +19,7 @@ from ctxwrap.stores.files.format import FORMAT, format_number_in
 from ctxwrap.stores.files.handles import close_idle
 from ctxwrap.stores.files.journal import Journal, Written
 from ctxwrap.stores.files.locks import FileLock, ProcessName, exclusive, try_lock
-from ctxwrap.stores.files.redo import RedoLog, is_missing, restore
+from ctxwrap.stores.files.redo import LARGEST, RedoLog, is_missing, restore
 from ctxwrap.stores.files.tree import FileTree
 from ctxwrap.stores.log_format import CHECKSUM_LENGTH, encode_batch, with_checksums
 from ctxwrap.stores.names import INDEX, owner_kind, safe_name
@@ -276,25 +276,25 @@ class FileLog:
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
         ends: dict[str, int] = {}
         waiting: list[Written] = []
-        is_redoable = False
+        uses_redo = False
         try:
             batches = {stream: records for stream, records in batches.items() if records}
             covered = self._redo.covered(self._edition) if lasting else {}
-            is_redoable = bool(batches) and covered.keys() >= batches.keys()
+            uses_redo = bool(batches) and covered.keys() >= batches.keys()
             for stream, records in batches.items():
                 journal = self._journals[stream]
-                written = journal.append(records, lasting=lasting, waits=lasting and not is_redoable)
+                written = journal.append(records, lasting=lasting, waits=lasting and not uses_redo)
                 ends[stream] = journal.end
                 if written is not None:
                     waiting.append(written)
-            if is_redoable:
+            if uses_redo and sum(end - covered[stream] for stream, end in ends.items()) <= LARGEST:
                 waiting.append(self._enter({stream: covered[stream] for stream in ends}))
             elif lasting:
-                others = [journal.whole() for stream, journal in self._journals.items() if stream not in ends]
-                waiting += [whole for whole in others if whole is not None]
+                others = [each for stream, each in self._journals.items() if uses_redo or stream not in ends]
+                waiting += [whole for journal in others if (whole := journal.whole()) is not None]
         except BaseException as error:
             _close(waiting)
-            if is_redoable:
+            if uses_redo:
                 self._redo.take_back()
             for stream in ends:
                 self._journals[stream].take_back()
